@@ -1,0 +1,94 @@
+/* core/cluster.h: the machines: GPUs, and the tiers of links that join them.
+ *
+ * Ranks are numbered so that neighbours share the fastest links. Tier 0 is the
+ * smallest domain (NVLink); tier k joins `ranks` consecutive ranks, of which
+ * each tier below is a part. A group that fits in a tier's domain uses that
+ * tier. Bandwidths are per GPU and per direction. Unknown values are NaN and
+ * print as null: nothing is invented. */
+#ifndef MCP_CORE_CLUSTER_H
+#define MCP_CORE_CLUSTER_H
+
+#include "core/arena.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/precision.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* An attention kernel's speed: fraction of the dense 16-bit peak it reaches on
+ * long sequences, and the length at which it reaches half of that. */
+struct mcp_attention_kernel {
+    const char *name;     /* "flash1", "flash2", "fused" ... */
+    double forward_frac;
+    double backward_frac;
+    double ramp_tokens;
+};
+#define MCP_MAX_ATTENTION_KERNELS 6
+
+/* A GPU (or a CPU seen as one device). Files: topologies/gpus/NAME.json. */
+struct mcp_gpu {
+    const char *name;
+    double peak_flops_per_s[MCP_NUM_PRECISIONS]; /* dense datasheet rates; NaN: cannot */
+    int64_t memory_bytes;                        /* usable */
+    double memory_bandwidth_bytes_per_s;
+    int num_multiprocessors;
+    double matmul_frac[MCP_NUM_PRECISIONS]; /* best fraction of peak in a short benchmark */
+    double sustained_clock_frac; /* rate held in a training step over that benchmark's */
+    double grouped_matmul_frac;  /* rate of grouped (expert) products over plain ones */
+    int num_attention_kernels;
+    struct mcp_attention_kernel attention_kernels[MCP_MAX_ATTENTION_KERNELS];
+    bool host_is_slow; /* x86 hosts launch expert FP8 work slowly; Grace does not */
+    double power_watts;        /* of one GPU; NaN: unknown */
+    double price_per_gpu_hour; /* NaN: unknown */
+    const char *source;
+    int num_fitted; /* values in the file marked as fitted */
+};
+
+struct mcp_tier {
+    const char *name; /* "nvlink", "infiniband" ... */
+    int ranks;        /* in one domain of this tier; the last tier spans the cluster */
+    double bandwidth_bytes_per_s; /* per GPU, per direction */
+    double efficiency_frac;       /* large messages over bandwidth_bytes_per_s */
+    double latency_s;             /* added per further domain of the tier below that a ring meets */
+    double round_trip_s;          /* a WAN's; 0 otherwise */
+};
+#define MCP_MAX_TIERS 6
+
+struct mcp_cluster {
+    const char *name;
+    struct mcp_gpu gpu;
+    int num_nodes;
+    int gpus_per_node;
+    int num_tiers;
+    struct mcp_tier tiers[MCP_MAX_TIERS];
+    const char *source;
+};
+
+int mcp_cluster_gpus(const struct mcp_cluster *cluster);
+
+/* "PRESET", "PRESET:NODES", a file of ours, or "FILE:NODES". MCP_INVALID when
+ * the node count is impossible for it. */
+enum mcp_status mcp_cluster_load(struct mcp_arena *arena, const char *name_or_path,
+                                 struct mcp_cluster *out, struct mcp_error *err);
+enum mcp_status mcp_cluster_from_json(struct mcp_arena *arena, struct mcp_json *json,
+                                      struct mcp_cluster *out, struct mcp_error *err);
+void mcp_cluster_to_json(const struct mcp_cluster *cluster, struct mcp_json *object);
+
+/* Another number of nodes of the same kind; outer tiers grow with it. */
+enum mcp_status mcp_cluster_resize(struct mcp_cluster *cluster, int num_nodes,
+                                   struct mcp_error *err);
+/* The first `gpus` ranks: whole nodes, or a part of one node. */
+enum mcp_status mcp_cluster_take(struct mcp_cluster *cluster, int gpus, struct mcp_error *err);
+
+/* `name_or_path`: a preset of gpus/ or a file. */
+enum mcp_status mcp_gpu_load(struct mcp_arena *arena, const char *name_or_path,
+                             struct mcp_gpu *out, struct mcp_error *err);
+enum mcp_status mcp_gpu_from_json(struct mcp_arena *arena, struct mcp_json *json,
+                                  struct mcp_gpu *out, struct mcp_error *err);
+void mcp_gpu_to_json(const struct mcp_gpu *gpu, struct mcp_json *object);
+
+/* Positive finite rates, tiers that nest and span all ranks (MCP_INVALID). */
+enum mcp_status mcp_cluster_check(const struct mcp_cluster *cluster, struct mcp_error *err);
+
+#endif

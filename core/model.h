@@ -1,0 +1,133 @@
+/* core/model.h: what is trained: layers, heads, experts, vocabulary.
+ *
+ * A model is a list of layers; equal layers share a `struct mcp_layer_kind`.
+ * Shapes only: nothing here knows about time, ranks or memory. Reads Hugging
+ * Face config.json (core/model_hf.c: one alias table and one row per family) and
+ * our own model file (docs/FORMATS.md), told apart by the "schema" key. */
+#ifndef MCP_CORE_MODEL_H
+#define MCP_CORE_MODEL_H
+
+#include "core/arena.h"
+#include "core/error.h"
+#include "core/json.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum mcp_attention_kind {
+    MCP_ATTENTION_GROUPED, /* multi-head, multi-query, grouped-query */
+    MCP_ATTENTION_LATENT   /* MLA, DeepSeek-V2 (arXiv 2405.04434) section 2.1 */
+};
+enum mcp_norm_kind { MCP_RMSNORM, MCP_LAYERNORM };
+enum mcp_position_kind { MCP_POSITION_ROTARY, MCP_POSITION_LEARNED, MCP_POSITION_ALIBI, MCP_POSITION_NONE };
+enum mcp_mlp_kind { MCP_MLP_DENSE, MCP_MLP_EXPERTS };
+
+struct mcp_layer_kind {
+    enum mcp_attention_kind attention;
+    int num_attention_heads;
+    int num_kv_heads;   /* equals num_attention_heads for multi-head attention */
+    int head_dim;       /* of queries and keys; MLA: nope + rope */
+    int value_head_dim; /* of values; equals head_dim except in MLA */
+    int q_lora_rank;    /* MLA; 0: queries are projected directly */
+    int kv_lora_rank;
+    int qk_rope_head_dim;
+    int sliding_window; /* tokens; 0: full causal attention */
+    bool attention_sinks;
+    bool attention_bias;   /* on the Q, K, V projections */
+    bool attention_output_bias;
+    bool qk_norm;          /* a norm over head_dim on queries and keys */
+    bool qk_layernorm_full; /* ... over all heads together, hidden-wide */
+    enum mcp_mlp_kind mlp;
+    bool gated_mlp; /* SwiGLU, GEGLU: two input matrices */
+    bool mlp_bias;
+    int ffn_hidden_size; /* dense MLP */
+    int num_experts;
+    int experts_per_token;
+    int moe_ffn_hidden_size;           /* of one routed expert */
+    int shared_expert_ffn_hidden_size; /* of all shared experts together; 0: none */
+    bool shared_expert_gate;           /* Qwen2-MoE: a gate of hidden_size weights */
+    bool router_bias;                  /* GPT-OSS: one trained number an expert */
+    bool router_correction_bias;       /* DeepSeek-V3: the same, moved without a gradient */
+    bool expert_bias;                  /* GPT-OSS: biases inside experts */
+};
+
+#define MCP_MAX_LAYER_KINDS 16
+
+struct mcp_model {
+    const char *name;
+    const char *family; /* config.json's model_type, "" for our own files */
+    int num_layers;     /* decoder layers without MTP modules */
+    int hidden_size;
+    int vocab_size;
+    int max_sequence_length; /* 0: unknown. Also the rows of learned positions */
+    enum mcp_norm_kind norm;
+    enum mcp_position_kind position;
+    bool tied_embeddings;
+    int norms_per_layer; /* 2; 4 where outputs are normed too; 1 in parallel blocks */
+    int num_kinds;
+    struct mcp_layer_kind kinds[MCP_MAX_LAYER_KINDS];
+    unsigned char *layer_kind; /* [num_layers] index into kinds */
+    int num_mtp_layers;        /* multi-token prediction modules, DeepSeek-V3 section 2.2 */
+    int mtp_kind;              /* their layer kind */
+    const char *source;        /* where the shapes come from, "" when unsaid */
+    const char *note;          /* "" when none */
+    const char *ignored;       /* keys of config.json nobody needed, "" when none */
+};
+
+/* `name_or_path`: a preset of models/, our model file, or a config.json. */
+enum mcp_status mcp_model_load(struct mcp_arena *arena, const char *name_or_path,
+                               struct mcp_model *out, struct mcp_error *err);
+enum mcp_status mcp_model_from_json(struct mcp_arena *arena, struct mcp_json *json,
+                                    struct mcp_model *out, struct mcp_error *err);
+/* Our own format, complete: from_json reads it back equal. */
+void mcp_model_to_json(const struct mcp_model *model, struct mcp_json *object);
+
+/* The index of the kind that equals `kind`, added when none does; -1 when all
+ * MCP_MAX_LAYER_KINDS are taken. */
+int mcp_model_add_kind(struct mcp_model *model, const struct mcp_layer_kind *kind);
+bool mcp_layer_kind_equal(const struct mcp_layer_kind *a, const struct mcp_layer_kind *b);
+extern const char *const mcp_attention_names[2]; /* "grouped", "latent" */
+extern const char *const mcp_mlp_names[2];       /* "dense", "experts" */
+
+/* The kind of decoder layer `layer`, 0 .. num_layers - 1. */
+const struct mcp_layer_kind *mcp_model_layer(const struct mcp_model *model, int layer);
+
+/* Parameters. Every trained weight once: tied embeddings once, each expert,
+ * norms, biases; router correction biases (not trained by gradient) left out. */
+struct mcp_parameters {
+    int64_t attention, mlp, experts, shared_experts, router, norms; /* decoder layers */
+    int64_t embedding, head, positions, final_norm, mtp;
+};
+/* One decoder layer; embedding .. mtp are 0. */
+struct mcp_parameters mcp_layer_parameters(const struct mcp_model *model,
+                                           const struct mcp_layer_kind *kind);
+struct mcp_parameters mcp_model_parameters(const struct mcp_model *model);
+/* The sum of all fields but mtp: a layer's, or the published size of a model. */
+int64_t mcp_parameters_total(const struct mcp_parameters *parameters);
+/* Weights one token meets: experts_per_token of num_experts; MTP modules out,
+ * embedding and head in. */
+int64_t mcp_layer_active_parameters(const struct mcp_model *model,
+                                    const struct mcp_layer_kind *kind);
+int64_t mcp_model_active_parameters(const struct mcp_model *model);
+
+/* Numbers one token leaves in the key-value cache of one layer: 2 kv d, or the
+ * latent and the rotary key in MLA. */
+int64_t mcp_layer_kv_elements_per_token(const struct mcp_layer_kind *kind);
+int64_t mcp_model_kv_elements_per_token(const struct mcp_model *model);
+
+/* Forward FLOPs per token at `sequence_length`: 2 per multiply-add, causal
+ * attention counted half, windows respected, LM head in, look-up out (DESIGN 4).
+ * MTP modules in. Training is 3 x this. */
+double mcp_layer_flops_per_token_forward(const struct mcp_model *model,
+                                         const struct mcp_layer_kind *kind,
+                                         int64_t sequence_length);
+double mcp_model_flops_per_token_forward(const struct mcp_model *model, int64_t sequence_length);
+
+/* (query, key) pairs one head computes in one sequence under a causal mask:
+ * s^2 / 2, or s w - w^2 / 2 for a window w < s. */
+double mcp_attention_pairs(const struct mcp_layer_kind *kind, int64_t sequence_length);
+
+/* Range and consistency of every field, in one sentence (MCP_INVALID). */
+enum mcp_status mcp_model_check(const struct mcp_model *model, struct mcp_error *err);
+
+#endif

@@ -1,0 +1,106 @@
+/* step/function.h: the vocabulary of ops: what each function is called, what its
+ * dimensions mean, and how much it reads and writes.
+ *
+ * dims by code (unused ones are 0)
+ *   matmul      M, N, K, groups                        C[M,N] per group
+ *   attention   batch x heads, pairs, head_dim, value_head_dim, queries, keys
+ *               pairs = (query, key) pairs computed per head
+ *   map, reduce rows, columns
+ *   collective  elements of the full-size buffer n (reference/execution.md 3.0)
+ *   send, receive, shift   elements of the message
+ *   host        -
+ *
+ * FLOPs, bytes and seconds are functions of an op, never fields of it. */
+#ifndef MCP_STEP_FUNCTION_H
+#define MCP_STEP_FUNCTION_H
+
+enum mcp_code {
+    MCP_MATMUL,
+    MCP_ATTENTION,
+    MCP_MAP,
+    MCP_REDUCTION,
+    MCP_COLLECTIVE,
+    MCP_SEND,
+    MCP_RECEIVE,
+    MCP_SHIFT,
+    MCP_HOST,
+    MCP_NUM_CODES
+};
+extern const char *const mcp_code_names[MCP_NUM_CODES];
+
+/* X(enumerator, "name", code, elements moved per element of rows x columns,
+ *   further bytes moved per element, kernel launches) */
+#define MCP_FUNCTIONS(X)                                                                           \
+    X(MATMUL_NT, "matmul_nt", MATMUL, 0, 0, 1)                                                     \
+    X(MATMUL_NN, "matmul_nn", MATMUL, 0, 0, 1)                                                     \
+    X(MATMUL_TN_ACCUMULATE, "matmul_tn_accumulate", MATMUL, 0, 0, 1)                               \
+    X(MATMUL_TN, "matmul_tn", MATMUL, 0, 0, 1)                                                     \
+    X(GROUPED_NT, "grouped_nt", MATMUL, 0, 0, 1)                                                   \
+    X(GROUPED_NN, "grouped_nn", MATMUL, 0, 0, 1)                                                   \
+    X(GROUPED_TN_ACCUMULATE, "grouped_tn_accumulate", MATMUL, 0, 0, 1)                             \
+    X(ATTENTION_FORWARD, "attention_forward", ATTENTION, 0, 0, 2)                                  \
+    X(ATTENTION_BACKWARD, "attention_backward", ATTENTION, 0, 0, 4)                                \
+    X(ATTENTION_STEP_FORWARD, "attention_zigzag_step", ATTENTION, 0, 0, 2)                         \
+    X(ATTENTION_STEP_BACKWARD, "attention_zigzag_step_backward", ATTENTION, 0, 0, 4)               \
+    X(ATTENTION_UNFUSED_FORWARD, "attention_unfused_forward", ATTENTION, 0, 0, 5)                  \
+    X(ATTENTION_UNFUSED_BACKWARD, "attention_unfused_backward", ATTENTION, 0, 0, 8)                \
+    X(NORM_FORWARD, "norm_forward", MAP, 2, 0, 1)                                                  \
+    X(NORM_BACKWARD, "norm_backward", MAP, 4, 0, 2)                                                \
+    X(ROTARY_FORWARD, "rotary_forward", MAP, 2, 0, 2)                                              \
+    X(ROTARY_BACKWARD, "rotary_backward", MAP, 2, 0, 2)                                            \
+    X(BIAS_FORWARD, "bias_forward", MAP, 2, 0, 2)                                                  \
+    X(BIAS_BACKWARD, "bias_backward", MAP, 2, 0, 2)                                                \
+    X(RESIDUAL_FORWARD, "residual_forward", MAP, 3, 0, 2)                                          \
+    X(RESIDUAL_DROPOUT_FORWARD, "residual_dropout_forward", MAP, 3, 1, 2)                          \
+    X(RESIDUAL_BACKWARD, "residual_backward", MAP, 3, 0, 2)                                        \
+    X(RESIDUAL_DROPOUT_BACKWARD, "residual_dropout_backward", MAP, 3, 1, 2)                        \
+    X(GELU_FORWARD, "gelu_forward", MAP, 2, 0, 1)                                                  \
+    X(GELU_BACKWARD, "gelu_backward", MAP, 3, 0, 1)                                                \
+    X(SWIGLU_FORWARD, "swiglu_forward", MAP, 3, 0, 1)                                              \
+    X(SWIGLU_BACKWARD, "swiglu_backward", MAP, 5, 0, 1)                                            \
+    X(LATENT_FORWARD, "latent_forward", MAP, 2, 0, 8)                                              \
+    X(LATENT_BACKWARD, "latent_backward", MAP, 4, 0, 8)                                            \
+    X(CAST, "cast", MAP, 0, 4, 2)                                                                  \
+    X(ROUTER_TOP_K, "router_top_k", MAP, 0, 8, 0)                                                  \
+    X(ROUTER_TOP_K_BACKWARD, "router_top_k_backward", MAP, 0, 8, 0)                                \
+    X(PERMUTE, "permute", MAP, 2, 0, 0)                                                            \
+    X(PERMUTE_BACKWARD, "permute_backward", MAP, 2, 0, 0)                                          \
+    X(UNPERMUTE, "unpermute", MAP, 2, 0, 0)                                                        \
+    X(UNPERMUTE_BACKWARD, "unpermute_backward", MAP, 2, 0, 0)                                      \
+    X(ADD, "add", MAP, 3, 0, 1)                                                                    \
+    X(MERGE, "attention_merge", MAP, 3, 0, 1)                                                      \
+    X(EMBEDDING_FORWARD, "embedding_forward", MAP, 3, 0, 3)                                        \
+    X(EMBEDDING_BACKWARD, "embedding_backward", MAP, 5, 0, 3)                                      \
+    X(CONCATENATE, "concatenate", MAP, 2, 0, 1)                                                    \
+    X(ZERO, "zero", MAP, 1, 0, 1)                                                                  \
+    X(ADAM, "adam", MAP, 0, 36, 1)                                                                 \
+    X(LOSS_FORWARD, "loss_forward", REDUCTION, 0, 14, 4)                                           \
+    X(LOSS_BACKWARD, "loss_backward", REDUCTION, 0, 8, 2)                                          \
+    X(SUM_SQUARES, "sum_squares", REDUCTION, 1, 0, 1)                                              \
+    X(ALL_REDUCE, "all_reduce", COLLECTIVE, 0, 0, 1)                                               \
+    X(ALL_REDUCE_MAX, "all_reduce_max", COLLECTIVE, 0, 0, 1)                                       \
+    X(REDUCE_SCATTER, "reduce_scatter", COLLECTIVE, 0, 0, 1)                                       \
+    X(ALL_GATHER, "all_gather", COLLECTIVE, 0, 0, 1)                                               \
+    X(ALL_TO_ALL, "all_to_all", COLLECTIVE, 0, 0, 1)                                               \
+    X(ALL_TO_ALL_V, "all_to_all_v", COLLECTIVE, 0, 0, 1)                                           \
+    X(BROADCAST, "broadcast", COLLECTIVE, 0, 0, 1)                                                 \
+    X(SEND, "send", SEND, 0, 0, 1)                                                                 \
+    X(RECEIVE, "receive", RECEIVE, 0, 0, 1)                                                        \
+    X(SHIFT, "shift", SHIFT, 0, 0, 1)                                                              \
+    X(LOAD_MICROBATCH, "load_microbatch", HOST, 0, 0, 0)                                           \
+    X(EXPERT_COUNTS, "expert_counts", HOST, 0, 0, 0)                                               \
+    X(STEP_SCALARS, "step_scalars", HOST, 0, 0, 0)
+
+#define MCP_FUNCTION_ENUM(id, name, code, elements, bytes, launches) MCP_FN_##id,
+enum mcp_function { MCP_FUNCTIONS(MCP_FUNCTION_ENUM) MCP_NUM_FUNCTIONS };
+
+struct mcp_function_traits {
+    const char *name;
+    unsigned char code;
+    unsigned char elements_moved; /* maps and reductions, per element */
+    unsigned char bytes_moved;    /* ... and these bytes whatever the dtype */
+    unsigned char launches;
+};
+extern const struct mcp_function_traits mcp_functions[MCP_NUM_FUNCTIONS];
+
+#endif

@@ -1,0 +1,42 @@
+/* step/layer.h: the ops and buffers of one layer under a plan: the only place
+ * that knows what an embedding, attention, an expert or a head is.
+ *
+ * Shapes and traffic: reference tables are docs/COST_MODEL.md sections 2 and 3.
+ * Notation there and here: b microbatch, s sequence, h hidden, t tensor,
+ * c context, e expert degree; T = b s / c tokens of a rank, Ts = T / t under
+ * sequence parallelism. */
+#ifndef MCP_STEP_LAYER_H
+#define MCP_STEP_LAYER_H
+
+#include "core/arena.h"
+#include "step/legal.h"
+#include "step/program.h"
+
+/* Layer kinds beyond the model's own. */
+enum { MCP_KIND_EMBEDDING = -1, MCP_KIND_HEAD = -2 };
+
+struct mcp_layer_spec {
+    int kind; /* index into model->kinds, or one of the two above */
+    bool mtp; /* a decoder layer of an MTP module: projection, layer, head */
+    enum mcp_recompute recompute;
+    bool split_backward; /* backward_input and backward_weight instead of backward */
+};
+
+/* Builds every block the plan's passes can ask for. The plan must be legal. */
+void mcp_layer_build(struct mcp_arena *arena, const struct mcp_question *question,
+                     const struct mcp_plan *plan, const struct mcp_layer_spec *spec,
+                     struct mcp_layer_type *out);
+
+/* Layers of the extended list: embedding, decoder layers, MTP modules, head. */
+int mcp_extended_layers(const struct mcp_model *model);
+/* What layer `extended` of it is under the plan's chunks. */
+struct mcp_layer_spec mcp_layer_spec_at(const struct mcp_question *question,
+                                        const struct mcp_plan *plan, int extended);
+/* The extended layers of virtual stage k: [*first, *first + *count). */
+void mcp_chunk_extent(const struct mcp_question *question, const struct mcp_plan *plan, int k,
+                      int *first, int *count);
+
+/* Parameters one rank holds of a layer type; before any ZeRO sharding. */
+int64_t mcp_layer_type_parameters(const struct mcp_layer_type *type, bool expert);
+
+#endif

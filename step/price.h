@@ -1,0 +1,77 @@
+/* step/price.h: op -> FLOPs, bytes, seconds; block -> integer nanoseconds.
+ *
+ * Compute ops: roofline with measured efficiencies, tiles and waves. Collectives:
+ * latency, ramp and bus bandwidth of the tiers their group spans. A block: its
+ * ops played on its streams, or the host's launches where those take longer.
+ * docs/COST_MODEL.md derives every formula. All functions are pure. */
+#ifndef MCP_STEP_PRICE_H
+#define MCP_STEP_PRICE_H
+
+#include "step/legal.h"
+#include "step/program.h"
+
+/* Kinds of time. Every second of a rank's compute stream is one of these. */
+enum mcp_cost {
+    MCP_COST_MATMUL,
+    MCP_COST_ATTENTION,
+    MCP_COST_ELEMENTWISE, /* casts included */
+    MCP_COST_LAUNCH,      /* start-up of kernels on the device */
+    MCP_COST_TENSOR,      /* exposed communication from here .. */
+    MCP_COST_CONTEXT,
+    MCP_COST_EXPERT,
+    MCP_COST_PIPELINE,
+    MCP_COST_DATA,        /* .. to here */
+    MCP_COST_OPTIMIZER,
+    MCP_COST_HOST,        /* the device waits for launches, or for the step's overhead */
+    MCP_COST_BUBBLE,
+    MCP_NUM_COSTS
+};
+extern const char *const mcp_cost_names[MCP_NUM_COSTS];
+
+/* Everything a price depends on besides the op. */
+struct mcp_pricing {
+    const struct mcp_question *question;
+    const struct mcp_plan *plan;
+};
+
+/* Multiply-adds x 2 of this rank; 0 for ops that are not products or attention. */
+double mcp_op_flops(const struct mcp_op *op);
+/* Device memory traffic in bytes, before any stack's fusion factor. */
+double mcp_op_moved_bytes(const struct mcp_op *op);
+/* Bytes this rank sends, bandwidth-optimal algorithms (docs/COST_MODEL.md 4.1);
+ * `ranks` is the size of the op's group. */
+double mcp_op_sent_bytes(const struct mcp_op *op, int ranks);
+
+/* Seconds on the op's own stream, alone; launch start-up included. */
+double mcp_op_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op);
+/* Share of a transfer that its stack cannot hide under this plan, 0 .. 1. */
+double mcp_op_exposed_frac(const struct mcp_pricing *pricing, const struct mcp_op *op);
+
+/* One collective, for tables, tests and the simulator: `bytes` is the full-size
+ * buffer n (all_to_all: what each rank sends). Seconds; 0 for one rank. */
+double mcp_collective_seconds(const struct mcp_pricing *pricing, enum mcp_function function,
+                              unsigned axes, double bytes);
+/* One message along the pipeline. */
+double mcp_send_seconds(const struct mcp_pricing *pricing, double bytes);
+
+struct mcp_block_price {
+    int64_t time_ns;
+    double cost_s[MCP_NUM_COSTS];  /* exposed; sums to time_ns */
+    double comm_s[MCP_NUM_COSTS];  /* all communication, hidden or not */
+    double flops;                  /* executed on this rank */
+    int launches;
+};
+void mcp_block_price(const struct mcp_pricing *pricing, const struct mcp_block *block,
+                     struct mcp_block_price *out);
+
+/* Memory of a block beyond what it finds: largest sum of live block-space buffers
+ * and of frames it creates, and of frames it has created when it ends. */
+struct mcp_block_memory {
+    int64_t scratch_peak_bytes; /* block space alone */
+    int64_t peak_bytes;         /* block space + frames written so far */
+    int64_t kept_bytes;         /* frames written and still needed by other slots */
+};
+void mcp_block_memory(const struct mcp_layer_type *type, enum mcp_block_role role,
+                      struct mcp_block_memory *out);
+
+#endif

@@ -1,0 +1,227 @@
+/* step/program.h: one training step under a plan, as data.
+ *
+ * Three interpreters share it: the planner adds it up, the simulator plays it,
+ * the executor runs it. None of them knows what a layer, ZeRO or recompute is.
+ *
+ *   program     slots of every program class (one per pipeline coordinate)
+ *   slot        (chunk, microbatch, pass) and an ordered list of entries
+ *   entry       one block of one layer for one microbatch
+ *   block       ordered ops of one pass of one layer: never a whole chunk
+ *   layer type  the blocks of equal layers and the buffer table they share
+ *   op          one kernel, transfer or host action
+ *
+ * List order is issue order. An op never holds a rank's coordinate: functions
+ * take what depends on it (zigzag halves, vocabulary ranges) from the mesh.
+ *
+ * Waits. Inside a block an op names the earlier ops it waits for. Across entries
+ * none is stored: an operand outside block space waits for the last write of its
+ * instance, a write also for its readers. Streams are FIFO. Blocks are closed:
+ * tensor, context and expert streams join compute at a block's start and end;
+ * only pipeline, data and copy streams cross. */
+#ifndef MCP_STEP_PROGRAM_H
+#define MCP_STEP_PROGRAM_H
+
+#include "core/plan.h"
+#include "core/precision.h"
+#include "step/function.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* In-order queues of one rank. Pipeline transfers need four, each with its own
+ * communicator: with one or two, valid schedules deadlock. */
+enum mcp_stream {
+    MCP_STREAM_COMPUTE,
+    MCP_STREAM_TENSOR,
+    MCP_STREAM_CONTEXT,
+    MCP_STREAM_EXPERT,
+    MCP_STREAM_DATA,
+    MCP_STREAM_COPY,
+    MCP_STREAM_SEND_NEXT,
+    MCP_STREAM_RECEIVE_PREVIOUS,
+    MCP_STREAM_SEND_PREVIOUS,
+    MCP_STREAM_RECEIVE_NEXT,
+    MCP_NUM_STREAMS
+};
+extern const char *const mcp_stream_names[MCP_NUM_STREAMS];
+
+/* Where a value lives, and so what else names its instance. */
+enum mcp_space {
+    MCP_SPACE_RANK,  /* nothing: one per rank */
+    MCP_SPACE_LAYER, /* layer (and copy, for gathered weights) */
+    MCP_SPACE_FRAME, /* layer, microbatch: written in one slot, read in another */
+    MCP_SPACE_BLOCK, /* the entry: scratch, unreadable elsewhere */
+    MCP_NUM_SPACES
+};
+extern const char *const mcp_space_names[MCP_NUM_SPACES];
+
+enum mcp_buffer_kind {
+    MCP_BUFFER_WEIGHT,
+    MCP_BUFFER_GRADIENT,
+    MCP_BUFFER_OPTIMIZER,
+    MCP_BUFFER_ACTIVATION,
+    MCP_BUFFER_SCRATCH,
+    MCP_NUM_BUFFER_KINDS
+};
+extern const char *const mcp_buffer_kind_names[MCP_NUM_BUFFER_KINDS];
+
+struct mcp_buffer {
+    char name[24];
+    int64_t bytes;
+    int64_t capacity_bytes; /* >= bytes where run-time counts can exceed the expected */
+    unsigned char dtype, kind, space;
+};
+
+/* Frame indices every layer type has. A layer's output is X at offset +1. */
+enum { MCP_FRAME_X = 0, MCP_FRAME_DX = 1 };
+/* Layer indices every layer type has: flat buffers that weights are parts of.
+ * Dense and expert weights are reduced over different groups. */
+enum {
+    MCP_LAYER_WEIGHTS,
+    MCP_LAYER_EXPERT_WEIGHTS,
+    MCP_LAYER_GRADIENTS,
+    MCP_LAYER_EXPERT_GRADIENTS,
+    MCP_LAYER_OPTIMIZER,
+    MCP_LAYER_EXPERT_OPTIMIZER,
+    MCP_LAYER_WEIGHT_SHARD,        /* ZeRO-3: what is kept; WEIGHTS is then gathered */
+    MCP_LAYER_EXPERT_WEIGHT_SHARD,
+    MCP_LAYER_GRADIENT_SHARD,      /* ZeRO-2 and 3: GRADIENTS is then transient */
+    MCP_LAYER_EXPERT_GRADIENT_SHARD,
+    MCP_NUM_LAYER_BUFFERS
+};
+/* Rank buffers every program has. */
+enum {
+    MCP_RANK_TIED_WEIGHTS,   /* 0 bytes unless the ends share a rank and weights are tied */
+    MCP_RANK_TIED_GRADIENTS,
+    MCP_RANK_LOSS,
+    MCP_RANK_NORM,
+    MCP_RANK_SCALARS, /* learning rate, clip coefficient, skip flag, loss scale */
+    MCP_RANK_BATCH,   /* token ids and targets of a microbatch */
+    MCP_NUM_RANK_BUFFERS
+};
+
+struct mcp_operand {
+    unsigned char space;
+    signed char layer_offset; /* 0 or +1 */
+    unsigned short index;     /* into the space's table of the layer type (rank: of the program) */
+};
+
+#define MCP_MAX_READS 6
+#define MCP_MAX_WRITES 3
+#define MCP_MAX_WAITS 6
+#define MCP_MAX_DIMS 6
+#define MCP_NO_WEIGHT 0xff
+
+/* How a transfer may hide under products of its block, if the stack does so. */
+enum mcp_hiding {
+    MCP_HIDE_NOT,     /* what follows needs all of it */
+    MCP_HIDE_CHUNKED, /* cut in pieces that alternate with the adjacent product */
+    MCP_HIDE_BULK     /* independent of the product beside it */
+};
+
+struct mcp_op {
+    unsigned char function; /* enum mcp_function, which implies the code */
+    unsigned char stream;
+    unsigned char dtype;
+    unsigned char group;  /* enum mcp_axis bits; 0 for local ops */
+    signed char delta;    /* send, receive, shift: distance along the axis */
+    unsigned char weight; /* index of the weight part used, or MCP_NO_WEIGHT */
+    unsigned char hiding; /* enum mcp_hiding */
+    unsigned char num_reads, num_writes, num_waits;
+    unsigned char waits[MCP_MAX_WAITS]; /* earlier ops of the block */
+    struct mcp_operand reads[MCP_MAX_READS];
+    struct mcp_operand writes[MCP_MAX_WRITES];
+    int64_t dims[MCP_MAX_DIMS]; /* meaning by code: step/function.h */
+};
+
+/* Passes of slots, and the further blocks that entries can name. */
+enum mcp_block_role {
+    MCP_FORWARD,
+    MCP_BACKWARD,
+    MCP_BACKWARD_INPUT,
+    MCP_BACKWARD_WEIGHT,
+    MCP_PROLOGUE, /* clears accumulators; as a pass: everything before microbatch 0 */
+    MCP_EPILOGUE, /* as a pass: everything after the last backward; as a block: norm, scalars */
+    MCP_RECOMPUTE,
+    MCP_GATHER,    /* weights of the layer from their shards */
+    MCP_REDUCE,    /* gradients of the layer over their groups */
+    MCP_OPTIMIZER,
+    MCP_SEND_FORWARD,
+    MCP_RECEIVE_FORWARD,
+    MCP_SEND_BACKWARD,
+    MCP_RECEIVE_BACKWARD,
+    MCP_NUM_BLOCK_ROLES
+};
+extern const char *const mcp_block_role_names[MCP_NUM_BLOCK_ROLES];
+
+struct mcp_block {
+    int num_ops;
+    struct mcp_op *ops;
+};
+
+/* A part of the flat weight buffer, as one rank holds it. */
+struct mcp_weight {
+    char name[24];
+    int64_t rows, columns;
+    int copies; /* local experts, else 1 */
+    bool expert;
+    bool replicated; /* over the tensor group: norms, row-parallel biases, router */
+};
+
+struct mcp_layer_type {
+    char name[32];
+    enum mcp_recompute recompute;
+    int num_weights;
+    struct mcp_weight *weights;
+    int num_buffers[MCP_NUM_SPACES];
+    struct mcp_buffer *buffers[MCP_NUM_SPACES]; /* layer, frame, block; rank is the program's */
+    struct mcp_block blocks[MCP_NUM_BLOCK_ROLES];
+};
+
+struct mcp_entry {
+    unsigned short type;   /* into program->types */
+    unsigned char role;    /* enum mcp_block_role */
+    unsigned char copy;    /* physical copy of gathered weights */
+    int layer;             /* extended: 0 embedding, 1 .. L decoder, MTP modules, head */
+    int microbatch_offset; /* to the slot's */
+};
+
+/* Entries shared by all slots that run the same list. */
+struct mcp_entry_list {
+    int num_entries;
+    struct mcp_entry *entries;
+};
+
+struct mcp_slot {
+    int chunk;      /* 0 .. virtual_stages - 1, or -1 */
+    int microbatch; /* or -1 */
+    unsigned char pass; /* forward, backward, backward_input, backward_weight, prologue, epilogue */
+    int list;           /* into program->lists */
+    int lead;           /* entries at the start that need no message */
+};
+
+struct mcp_program_class { /* ranks with equal slots: a pipeline coordinate */
+    int num_slots;
+    struct mcp_slot *slots;
+};
+
+struct mcp_program {
+    struct mcp_plan plan; /* degrees, schedule; chunks */
+    int num_microbatches;
+    int num_layers; /* extended */
+    int num_types;
+    struct mcp_layer_type *types;
+    int num_rank_buffers;
+    struct mcp_buffer *rank_buffers;
+    int num_lists;
+    struct mcp_entry_list *lists;
+    int num_classes; /* pipeline_parallel */
+    struct mcp_program_class *classes;
+};
+
+/* The buffer an operand of `type` means. */
+const struct mcp_buffer *mcp_operand_buffer(const struct mcp_program *program,
+                                            const struct mcp_layer_type *type,
+                                            struct mcp_operand operand);
+
+#endif

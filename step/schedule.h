@@ -1,0 +1,37 @@
+/* step/schedule.h: in which order does a pipeline rank run its forwards and
+ * backwards? Generators, one per schedule.
+ *
+ * GPipe (Huang et al. 2019): all forwards, then all backwards. 1F1B (Narayanan
+ * et al. 2021, PipeDream-Flush): min(p-1-r, m) warm-up forwards, then pairs.
+ * Interleaved (Narayanan et al. 2021 section 2.2): for each group of p
+ * microbatches, chunk 0 .. v-1; warm-up min(2(p-1-r) + (v-1)p, m v); backward
+ * takes chunks v-1 .. 0. Backwards of a chunk keep the order 0 .. m-1, except
+ * GPipe's which may run in any order and here run 0 .. m-1 too. */
+#ifndef MCP_STEP_SCHEDULE_H
+#define MCP_STEP_SCHEDULE_H
+
+#include "core/arena.h"
+#include "core/plan.h"
+
+#include <stdbool.h>
+
+struct mcp_action {
+    int chunk; /* 0 .. virtual_stages - 1 */
+    int microbatch;
+    bool backward;
+};
+
+/* 2 m v actions of rank `rank`. The plan must be legal (m % p == 0 if v > 1). */
+int mcp_schedule_length(int virtual_stages, int num_microbatches);
+void mcp_schedule_actions(enum mcp_schedule schedule, int pipeline_parallel, int virtual_stages,
+                          int num_microbatches, int rank, struct mcp_action *actions);
+
+/* Microbatches of chunk `chunk` alive on `rank` (forward begun, backward not
+ * ended) at the moment when the rank's frames of all chunks, weighted by
+ * chunk_bytes[virtual_stages], weigh most. in_flight[virtual_stages]. Closed
+ * form or walk: whatever is exact. Returns the weight. */
+int64_t mcp_schedule_in_flight(struct mcp_arena *scratch, enum mcp_schedule schedule,
+                               int pipeline_parallel, int virtual_stages, int num_microbatches,
+                               int rank, const int64_t *chunk_bytes, int *in_flight);
+
+#endif
