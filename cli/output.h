@@ -12,6 +12,8 @@
 
 #include <stdbool.h>
 
+struct mcp_usage; /* cli/options.h */
+
 /* One run of one command. */
 struct mcp_context {
     struct mcp_arena *arena; /* lives until the process ends */
@@ -22,7 +24,9 @@ struct mcp_context {
     int num_operands;        /* what is no option */
     char **operands;
     enum mcp_status status;  /* to return when mcp_options_parse() says false */
-    struct mcp_text *man;    /* not NULL: the option tables are written here instead of run */
+    /* Not NULL: commands do not run, their usage is described to this text. */
+    void (*describe)(struct mcp_text *out, const struct mcp_usage *usage);
+    struct mcp_text *description;
 };
 
 /* Colours unless NO_COLOR (not empty), TERM=dumb or no terminal; UTF-8 as LC_ALL,

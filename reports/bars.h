@@ -27,7 +27,7 @@ void mcp_bars_write(struct mcp_text *out, const struct mcp_style *style, const s
                     int count, double full);
 
 /* One bar of `cells` cells, each part in its own colour or fill; what the parts
- * leave of `full` (0: their sum) stays empty. Cells are shared by largest
+ * leave of `full` (0: their sum) is dotted. Cells are shared by largest
  * remainder, and every part above zero has one while there are enough. A bar
  * that holds more than `full` ends in '>'. The colours are those of the
  * palette, not of `parts`. */

@@ -37,7 +37,7 @@ void mcp_heading(struct mcp_text *out, const struct mcp_style *style, const char
 int mcp_display_width(const char *text);
 
 /* Words of `text` on lines of at most `width` columns, each line but the first
- * after `indent` spaces; no newline at the end. */
+ * after `indent` spaces; no newline at the end. Newlines in `text` are kept. */
 void mcp_wrap(struct mcp_text *out, const char *text, int width, int indent);
 
 #endif
