@@ -1,4 +1,4 @@
-/* core/json.h: JSON in and out, the only door to jansson.
+/* core/json.h: JSON in and out, the door to jansson.
  *
  * Reading is typed and keeps the path, so that a message says
  * "plan.json: parallel.tensor_parallel: ...". Duplicate keys, NaN, trailing text,

@@ -28,7 +28,7 @@ size_t mcp_preset_count(const char *folder);
 const struct mcp_preset *mcp_preset_at(const char *folder, size_t index);
 
 /* A preset's name or else a file: parsed JSON. When neither exists the message
- * (MCP_IO) names the closest preset. *is_preset may be NULL. */
+ * (MCP_IO) names the closest preset. */
 enum mcp_status mcp_preset_read(struct mcp_arena *arena, const char *folder,
                                 const char *name_or_path, struct mcp_json **out,
                                 struct mcp_error *err);
