@@ -211,19 +211,27 @@ void mcp_options_help(struct mcp_text *out, const struct mcp_style *style,
     mcp_exit_codes_help(out, style);
 }
 
-/* Text that the man macros cannot mistake for a request. */
+/* What one character is in man macros; `before` is the one it follows. */
+static void put_man_char(struct mcp_text *out, char before, char letter)
+{
+    if (before == '\n' && (letter == '.' || letter == '\''))
+        mcp_text_add(out, "\\&");
+    if (before == '\n' && letter == '\n')
+        mcp_text_add(out, ".PP\n");
+    else if (letter == '-')
+        mcp_text_add(out, "\\-");
+    else if (letter == '\\')
+        mcp_text_add(out, "\\e");
+    else
+        mcp_text_append(out, &letter, 1);
+}
+
 static void put_man_text(struct mcp_text *out, const char *text)
 {
-    for (const char *at = text; *at != '\0'; at++) {
-        bool starts_line = at == text || at[-1] == '\n';
-        if (starts_line && (*at == '.' || *at == '\''))
-            mcp_text_add(out, "\\&");
-        if (*at == '-')
-            mcp_text_add(out, "\\-");
-        else if (*at == '\\')
-            mcp_text_add(out, "\\e");
-        else
-            mcp_text_append(out, at, 1);
+    char before = '\n';
+    for (; *text != '\0'; text++) {
+        put_man_char(out, before, *text);
+        before = *text;
     }
     mcp_text_add(out, "\n");
 }

@@ -73,13 +73,6 @@ static enum mcp_status print_man(struct mcp_context *ctx)
     return mcp_output_text(&text, &ctx->err);
 }
 
-static enum mcp_status print_version(struct mcp_context *ctx)
-{
-    struct mcp_text text = mcp_text_new(ctx->arena);
-    mcp_text_add(&text, "mcpplan %s\n", MCP_VERSION);
-    return mcp_output_text(&text, &ctx->err);
-}
-
 static enum mcp_status fail_unknown(struct mcp_context *ctx, const char *word)
 {
     const char *names[NUM_COMMANDS];
@@ -120,7 +113,7 @@ static enum mcp_status run(struct mcp_context *ctx, int argc, char **argv)
     if (mcp_same(word, "help"))
         return run_help(ctx, argc, argv);
     if (mcp_same(word, "--version"))
-        return print_version(ctx);
+        return mcp_print_version(ctx);
     if (mcp_same(word, "--man"))
         return print_man(ctx);
     return fail_unknown(ctx, word);

@@ -160,7 +160,8 @@ const char *mcp_choice_names(struct mcp_arena *arena, const struct mcp_choice *c
 {
     struct mcp_text names = mcp_text_new(arena);
     for (int i = 0; i < choice->count; i++)
-        mcp_text_add(&names, "%s%s", i == 0 ? "" : " or ", choice->names[i]);
+        mcp_text_add(&names, "%s%s", i == 0 ? "" : i + 1 == choice->count ? " or " : ", ",
+                     choice->names[i]);
     return names.data;
 }
 
@@ -307,11 +308,11 @@ static enum mcp_status print_help(const struct parser *parser)
     return mcp_output_text(&text, &parser->ctx->err);
 }
 
-static enum mcp_status print_version(const struct parser *parser)
+enum mcp_status mcp_print_version(struct mcp_context *ctx)
 {
-    struct mcp_text text = mcp_text_new(parser->ctx->arena);
+    struct mcp_text text = mcp_text_new(ctx->arena);
     mcp_text_add(&text, "mcpplan %s\n", MCP_VERSION);
-    return mcp_output_text(&text, &parser->ctx->err);
+    return mcp_output_text(&text, &ctx->err);
 }
 
 /* -o - is --json: one document on stdout. */
@@ -340,7 +341,7 @@ bool mcp_options_parse(struct mcp_context *ctx, const struct mcp_usage *usage, i
         return false;
     settle_output(&parser);
     if (parser.help || parser.version) {
-        ctx->status = parser.help ? print_help(&parser) : print_version(&parser);
+        ctx->status = parser.help ? print_help(&parser) : mcp_print_version(ctx);
         return false;
     }
     ctx->status = check_operands(&parser);

@@ -92,6 +92,9 @@ bool mcp_options_parse(struct mcp_context *ctx, const struct mcp_usage *usage, i
 enum mcp_status mcp_options_need(const struct mcp_usage *usage, const char *name,
                                  struct mcp_error *err);
 
+/* --version. */
+enum mcp_status mcp_print_version(struct mcp_context *ctx);
+
 /* The options of every command; their values are the parser's. */
 enum { MCP_NUM_COMMON = 5 };
 extern const struct mcp_option mcp_common_options[MCP_NUM_COMMON];
@@ -104,7 +107,7 @@ void mcp_exit_codes_help(struct mcp_text *out, const struct mcp_style *style);
 void mcp_options_man(struct mcp_text *out, const struct mcp_usage *usage);
 void mcp_man_end(struct mcp_text *out);
 
-/* "a or b or c" for messages and help. */
+/* "a, b or c" for messages and help. */
 const char *mcp_choice_names(struct mcp_arena *arena, const struct mcp_choice *choice);
 
 #endif
