@@ -4,7 +4,10 @@
  * smallest domain (NVLink); tier k joins `ranks` consecutive ranks, of which
  * each tier below is a part. A group that fits in a tier's domain uses that
  * tier. Bandwidths are per GPU and per direction. Unknown values are NaN and
- * print as null: nothing is invented. */
+ * print as null: nothing is invented.
+ *
+ * A node is what people buy and count: a server, or a rack whose GPUs share one
+ * NVLink domain (GB200 NVL72 is a node of 72). Files: topologies/README.md. */
 #ifndef MCP_CORE_CLUSTER_H
 #define MCP_CORE_CLUSTER_H
 
@@ -35,7 +38,8 @@ struct mcp_gpu {
     int num_multiprocessors;
     double matmul_frac[MCP_NUM_PRECISIONS]; /* best fraction of peak in a short benchmark */
     double sustained_clock_frac; /* rate held in a training step over that benchmark's */
-    double grouped_matmul_frac;  /* rate of grouped (expert) products over plain ones */
+    double grouped_matmul_frac;  /* rate of grouped (expert) products over plain ones; above 1
+                                    where plain ones throttle the clock more */
     int num_attention_kernels;
     struct mcp_attention_kernel attention_kernels[MCP_MAX_ATTENTION_KERNELS];
     bool host_is_slow; /* x86 hosts launch expert FP8 work slowly; Grace does not */
@@ -48,12 +52,15 @@ struct mcp_gpu {
 struct mcp_tier {
     const char *name; /* "nvlink", "infiniband" ... */
     int ranks;        /* in one domain of this tier; the last tier spans the cluster */
+    int full_ranks;   /* in a domain with all its places taken; the last tier: 0, no limit.
+                         Domains fill evenly: `ranks` is the largest equal part <= full_ranks */
     double bandwidth_bytes_per_s; /* per GPU, per direction */
     double efficiency_frac;       /* large messages over bandwidth_bytes_per_s */
     double latency_s;             /* added per further domain of the tier below that a ring meets */
     double round_trip_s;          /* a WAN's; 0 otherwise */
 };
 #define MCP_MAX_TIERS 6
+#define MCP_MAX_GPUS (1 << 20) /* in a cluster */
 
 struct mcp_cluster {
     const char *name;
@@ -78,8 +85,13 @@ void mcp_cluster_to_json(const struct mcp_cluster *cluster, struct mcp_json *obj
 /* Another number of nodes of the same kind; outer tiers grow with it. */
 enum mcp_status mcp_cluster_resize(struct mcp_cluster *cluster, int num_nodes,
                                    struct mcp_error *err);
-/* The first `gpus` ranks: whole nodes, or a part of one node. */
+/* `gpus` of its GPUs: a part of one node, or equal parts, each more than half, of
+ * as few nodes as can be (256 of NVL72 racks are 4 x 64). MCP_INVALID when there
+ * are not as many, or no equal parts. */
 enum mcp_status mcp_cluster_take(struct mcp_cluster *cluster, int gpus, struct mcp_error *err);
+/* The same from as many nodes as it needs. */
+enum mcp_status mcp_cluster_set_gpus(struct mcp_cluster *cluster, int gpus,
+                                     struct mcp_error *err);
 
 /* `name_or_path`: a preset of gpus/ or a file. */
 enum mcp_status mcp_gpu_load(struct mcp_arena *arena, const char *name_or_path,
@@ -87,6 +99,15 @@ enum mcp_status mcp_gpu_load(struct mcp_arena *arena, const char *name_or_path,
 enum mcp_status mcp_gpu_from_json(struct mcp_arena *arena, struct mcp_json *json,
                                   struct mcp_gpu *out, struct mcp_error *err);
 void mcp_gpu_to_json(const struct mcp_gpu *gpu, struct mcp_json *object);
+/* Every value known and within physical bounds (MCP_INVALID). */
+enum mcp_status mcp_gpu_check(const struct mcp_gpu *gpu, struct mcp_error *err);
+
+/* A quantity of our files: a string with a unit where a person wrote it, a number
+ * in the base unit (which the key names) where we did. *out keeps what it had
+ * when the key is absent or null. */
+enum mcp_status mcp_json_maybe_amount(struct mcp_json *json, const char *key,
+                                      enum mcp_dimension dimension, double *out,
+                                      struct mcp_error *err);
 
 /* Positive finite rates, tiers that nest and span all ranks (MCP_INVALID). */
 enum mcp_status mcp_cluster_check(const struct mcp_cluster *cluster, struct mcp_error *err);
