@@ -1,0 +1,137 @@
+# mcpplan. `make help` lists the targets; every variable below can be set on the
+# command line or in config.mk.
+-include config.mk
+
+CONFIG       ?= release
+BUILD        ?= build/$(CONFIG)
+PREFIX       ?= /usr/local
+V            ?= 0
+WERROR       ?= 0
+FUZZ_SECONDS ?= 10
+MCP_SHARED   ?= ../shared
+export MCP_SHARED
+Q            := $(if $(filter 0,$(V)),@)
+
+CPPFLAGS += -I. -D_XOPEN_SOURCE=700
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
+            -Wmissing-prototypes -Wvla -Wdouble-promotion -Wformat=2 -Wwrite-strings -Wundef \
+            $(if $(filter 1,$(WERROR)),-Werror) \
+            $(if $(findstring clang,$(CC)),-Wno-double-promotion) # its INFINITY is a float
+CFLAGS_release := -O2 -g
+CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+CFLAGS_tsan    := -O1 -g -fsanitize=thread
+CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+CFLAGS   ?= $(CFLAGS_$(CONFIG))
+override CFLAGS += -std=c11 $(WARNINGS)
+
+FOLDERS   := core step topologies planner reports cli
+LIB_SRC   := $(wildcard $(addsuffix /*.c,$(filter-out cli,$(FOLDERS))))
+CLI_SRC   := $(wildcard cli/*.c)
+HEADERS   := $(wildcard $(addsuffix /*.h,$(FOLDERS)))
+BENCH_SRC := $(wildcard tests/bench/*.c)
+FUZZ_SRC  := $(wildcard tests/fuzz/fuzz_*.c)
+TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/%,$(wildcard tests/*/*.c))
+PRESETS   := $(wildcard models/*.json topologies/*.json topologies/gpus/*.json stacks/*.json)
+ALL_C     := $(LIB_SRC) $(CLI_SRC) $(TEST_SRC) $(BENCH_SRC) $(FUZZ_SRC)
+obj        = $(patsubst %,$(BUILD)/%.o,$(1))
+
+# Each library is wanted by one file alone.
+LDLIBS += -ljansson $(if $(wildcard planner/ilp.c),-lglpk) \
+          $(if $(wildcard topologies/hwloc.c),-lhwloc) $(if $(wildcard topologies/xml.c),-lexpat) -lm
+OPENMP := $(if $(wildcard planner/search.c),-fopenmp)
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.PHONY: all deps check tests asan tsan fuzz fuzzers bench validate demo \
+        tidy format rules headers install help clean
+
+all: $(BUILD)/mcpplan                ## build the program and the library
+
+$(BUILD)/libmcpplan.a: $(call obj,$(LIB_SRC)) $(BUILD)/presets.o $(BUILD)/files
+	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
+$(BUILD)/mcpplan: $(call obj,$(CLI_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LDLIBS)
+$(BUILD)/tests/unit: $(call obj,$(TEST_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) -lcriterion $(LDLIBS)
+$(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.c.o $(BUILD)/libmcpplan.a
+	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.c.o $(BUILD)/libmcpplan.a
+	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer $(OPENMP) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/%.c.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D); echo "  CC    $<"
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+# The data files travel inside the program.
+$(BUILD)/presets.c: $(PRESETS) tools/presets.sh $(BUILD)/files
+	$(Q)tools/presets.sh $(PRESETS) > $@
+$(BUILD)/presets.o: $(BUILD)/presets.c core/preset.h $(BUILD)/flags
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+-include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))
+.SECONDARY: $(call obj,$(BENCH_SRC) $(FUZZ_SRC))
+
+# Two stamps for what make cannot see: other flags recompile, a file come or gone relinks.
+define stamp
+$(shell mkdir -p $(BUILD); echo '$(2)' | cmp -s - $(BUILD)/$(1) || echo '$(2)' > $(BUILD)/$(1))
+endef
+$(call stamp,flags,$(CC) $(CPPFLAGS) $(CFLAGS))
+$(call stamp,files,$(LDFLAGS) $(LDLIBS) $(ALL_C) $(PRESETS))
+$(BUILD)/planner/search.c.o: override CFLAGS += -fopenmp
+# Criterion's macros trip these two in gcc.
+$(BUILD)/tests/%.c.o: override CFLAGS := $(filter-out -Wconversion -Wwrite-strings,$(CFLAGS))
+
+deps:                                ## install the Debian packages that are missing
+	$(Q)tools/deps.sh
+check: deps                          ## set up, build and run every test
+	$(Q)$(MAKE) --no-print-directory tests
+tests: all rules headers $(BUILD)/tests/unit    ## the same without set-up
+	$(Q)MCPPLAN=$(abspath $(BUILD)/mcpplan) $(BUILD)/tests/unit $(TESTFLAGS)
+
+# A leak alone does not fail a Criterion test, so look for sanitizer logs too.
+asan:                                ## tests under AddressSanitizer and UBSan
+	$(Q)rm -f build/asan/log.*; mkdir -p build/asan
+	$(Q)ASAN_OPTIONS=log_path=$(CURDIR)/build/asan/log UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/build/asan/log \
+	  $(MAKE) --no-print-directory CONFIG=asan BUILD=build/asan tests || { cat build/asan/log.* 2>/dev/null; exit 1; }
+	$(Q)! cat build/asan/log.* 2>/dev/null
+# Criterion does not start under TSan, so run the program; clang's OpenMP is understood.
+tsan:                                ## a parallel search under ThreadSanitizer
+	$(Q)tools/deps.sh clang libomp-dev
+	$(Q)$(MAKE) --no-print-directory CONFIG=tsan BUILD=build/tsan CC=clang all
+	$(Q)TSAN_OPTIONS=ignore_noninstrumented_modules=1 build/tsan/mcpplan plan --model gpt3-175b \
+	  --cluster dgx-a100:16 --global-batch-size 512 --sequence-length 2048 > build/tsan/plan.txt
+fuzz:                                ## run each fuzzer for FUZZ_SECONDS
+	$(Q)tools/deps.sh clang libomp-dev
+	$(Q)$(MAKE) --no-print-directory CONFIG=fuzz BUILD=build/fuzz CC=clang fuzzers
+	$(Q)for f in $(basename $(notdir $(FUZZ_SRC))); do \
+	  tools/fuzz.sh build/fuzz/tests/fuzz/$$f tests/fuzz/seeds $(FUZZ_SECONDS) || exit 1; done
+fuzzers: $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRC))
+bench: $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))  ## how fast we are: min and median
+	$(Q)for b in $^; do $$b || exit 1; done
+validate: all                        ## predict the measured runs in MCP_SHARED
+	$(Q)for f in $(wildcard $(MCP_SHARED)/measured/*.csv); do $(BUILD)/mcpplan validate $$f || exit 1; done
+	$(Q)[ -n "$(wildcard $(MCP_SHARED)/measured/*.csv)" ] || echo "no $(MCP_SHARED)/measured/*.csv: set MCP_SHARED"
+demo: deps                           ## set up, build, then plan for this machine and a big one
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tools/demo.sh $(BUILD)/mcpplan
+
+format:                              ## lay the code out
+	$(Q)clang-format -i $(ALL_C) $(HEADERS)
+# One file a run: clang-tidy 14 has a false valist warning when files share one.
+tidy:                                ## clang-format and clang-tidy, changing nothing
+	$(Q)clang-format --dry-run -Werror $(ALL_C) $(HEADERS)
+	$(Q)for f in $(LIB_SRC) $(CLI_SRC); do clang-tidy --quiet $$f -- $(CPPFLAGS) -std=c11 || exit 1; done
+rules:                               ## who may include whom, banned calls, long files
+	$(Q)tools/rules.sh
+headers:                             ## each header compiles alone
+	$(Q)for h in $(HEADERS); do $(CC) $(CPPFLAGS) -std=c11 -Wall -Werror -fsyntax-only -x c $$h || exit 1; done
+install: all                         ## DESTDIR and PREFIX are honoured
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib
+	install -m 755 $(BUILD)/mcpplan $(DESTDIR)$(PREFIX)/bin
+	install -m 644 $(BUILD)/libmcpplan.a $(DESTDIR)$(PREFIX)/lib
+	for h in $(filter-out core/json_value.h,$(HEADERS)); do \
+	  install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/mcpplan/$$h; done
+	for m in $(wildcard docs/man/*.1); do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man1/$${m##*/}; done
+help:                                ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /  \1	/p' Makefile | expand -t 14
+clean:                               ## remove build/
+	rm -rf build

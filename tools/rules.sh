@@ -1,0 +1,56 @@
+#!/bin/sh
+# tools/rules.sh: what the compiler does not check: who may include whom, the door of each
+# library, banned calls, long files. Prints each offence; fails when there is one.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+failed=0
+
+# offence TITLE: lines on standard input are offences.
+offence() {
+    lines=$(cat)
+    [ -z "$lines" ] && return
+    printf 'rules: %s\n%s\n' "$1" "$lines"
+    failed=1
+}
+
+sources() {
+    find "$@" -name '*.[ch]' 2> /dev/null | LC_ALL=C sort
+}
+
+# layer FOLDER MAY_INCLUDE: a|b|c
+layer() {
+    sources "$1" | xargs -r grep -HnE '^#include "' | grep -vE "\"($2)/" > "$list"
+    offence "$1/ may include $2 only" < "$list"
+}
+
+# door 'PATTERN' FILES (an extended expression)
+door() {
+    sources core step topologies planner reports cli | xargs -r grep -HnE "$1" |
+        grep -vE "^($2):" > "$list"
+    offence "$1 belongs in $2 only" < "$list"
+}
+
+list=$(mktemp)
+trap 'rm -f "$list"' EXIT
+
+layer core 'core'
+layer step 'core|step'
+layer topologies 'core|topologies'
+layer planner 'core|step|planner'
+layer reports 'core|step|reports'
+layer cli 'core|step|topologies|planner|reports|cli'
+
+door '#include <jansson' 'core/json_value\.h'
+door '#include "core/json_value\.h"' 'core/json(_write)?\.c'
+door '#include <hwloc' 'topologies/hwloc\.c'
+door '#include <expat' 'topologies/xml\.c'
+door '#include <glpk' 'planner/ilp\.c'
+door '#include <omp|#pragma omp' 'planner/search\.c'
+door '\b(malloc|calloc|realloc|free)\(' 'core/arena\.c'
+door '\b(atoi|atol|atof|strcpy|strcat|sprintf|strtok|gets)\(' '-'
+door '\b(printf|fprintf|puts|fputs|putchar|perror|exit|_Exit|abort)\(' 'core/arena\.c|cli/[a-z_]*\.c'
+
+sources core step topologies planner reports cli tests | xargs -r wc -l |
+    awk '$2 != "total" && $1 > 600 {print $2 ": " $1 " lines"}' > "$list"
+offence "files hold 600 lines at most" < "$list"
+exit $failed
