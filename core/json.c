@@ -300,7 +300,7 @@ static enum mcp_status as_int64(const struct mcp_json *json, int64_t largest, in
 
 enum mcp_status mcp_json_as_int(struct mcp_json *json, int *out, struct mcp_error *err)
 {
-    int64_t value;
+    int64_t value = 0;
     MCP_TRY(as_int64(json, INT_MAX, &value, err));
     *out = (int)value;
     return MCP_OK;
