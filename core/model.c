@@ -36,8 +36,14 @@ struct field {
     int low, high;
 };
 
-#define SIZE(name, low, high) {#name, offsetof(struct mcp_layer_kind, name), false, low, high}
-#define FLAG(name) {#name, offsetof(struct mcp_layer_kind, name), true, 0, 1}
+#define SIZE(name, low, high)                                                                      \
+    {                                                                                              \
+#name, offsetof(struct mcp_layer_kind, name), false, low, high                             \
+    }
+#define FLAG(name)                                                                                 \
+    {                                                                                              \
+#name, offsetof(struct mcp_layer_kind, name), true, 0, 1                                   \
+    }
 static const struct field kind_fields[] = {
     SIZE(num_attention_heads, 1, MAX_HEADS),
     SIZE(num_kv_heads, 1, MAX_HEADS),
@@ -67,14 +73,14 @@ static const struct field kind_fields[] = {
 #undef SIZE
 #undef FLAG
 
-#define SIZE(name, low, high) {#name, offsetof(struct mcp_model, name), false, low, high}
+#define SIZE(name, low, high)                                                                      \
+    {                                                                                              \
+#name, offsetof(struct mcp_model, name), false, low, high                                  \
+    }
 static const struct field model_fields[] = {
-    SIZE(num_layers, 1, MAX_LAYERS),
-    SIZE(hidden_size, 1, MAX_WIDTH),
-    SIZE(vocab_size, 1, MAX_VOCAB),
-    SIZE(max_sequence_length, 0, MAX_TOKENS),
-    SIZE(norms_per_layer, 1, 8),
-    SIZE(num_mtp_layers, 0, 64),
+    SIZE(num_layers, 1, MAX_LAYERS), SIZE(hidden_size, 1, MAX_WIDTH),
+    SIZE(vocab_size, 1, MAX_VOCAB),  SIZE(max_sequence_length, 0, MAX_TOKENS),
+    SIZE(norms_per_layer, 1, 8),     SIZE(num_mtp_layers, 0, 64),
 };
 #undef SIZE
 
@@ -175,8 +181,9 @@ static enum mcp_status check_attention(const struct mcp_layer_kind *kind, struct
                         kind->num_kv_heads, kind->num_attention_heads,
                         nearest_divisor(kind->num_attention_heads, kind->num_kv_heads));
     if (kind->kv_lora_rank != 0 || kind->q_lora_rank != 0)
-        return mcp_fail(err, MCP_INVALID, "kv_lora_rank and q_lora_rank belong to attention "
-                                          "\"latent\", this is \"grouped\"");
+        return mcp_fail(err, MCP_INVALID,
+                        "kv_lora_rank and q_lora_rank belong to attention "
+                        "\"latent\", this is \"grouped\"");
     return MCP_OK;
 }
 
@@ -186,8 +193,9 @@ static enum mcp_status check_mlp(const struct mcp_layer_kind *kind, struct mcp_e
         if (kind->ffn_hidden_size < 1)
             return mcp_fail(err, MCP_INVALID, "ffn_hidden_size=0: a dense MLP needs at least 1");
         if (kind->num_experts != 0)
-            return mcp_fail(err, MCP_INVALID, "num_experts=%d belongs to mlp \"experts\", this is "
-                                              "\"dense\"",
+            return mcp_fail(err, MCP_INVALID,
+                            "num_experts=%d belongs to mlp \"experts\", this is "
+                            "\"dense\"",
                             kind->num_experts);
         return MCP_OK;
     }
@@ -283,7 +291,8 @@ static enum mcp_status default_head_dim(const struct mcp_json *json, int hidden_
         return mcp_json_fail(json, err,
                              "num_attention_heads=%d does not divide hidden_size=%d and head_dim "
                              "is not given; the nearest hidden_size is %d",
-                             heads, hidden_size, multiple_below(hidden_size, heads < 1 ? 1 : heads));
+                             heads, hidden_size,
+                             multiple_below(hidden_size, heads < 1 ? 1 : heads));
     kind->head_dim = hidden_size / heads;
     return MCP_OK;
 }
@@ -356,8 +365,9 @@ static enum mcp_status read_layers(struct mcp_arena *arena, struct mcp_json *jso
     model->layer_kind = MCP_ARRAY(arena, model->num_layers, unsigned char);
     if (!mcp_json_has(json, "layers")) {
         if (model->num_kinds > 1)
-            return mcp_json_fail(json, err, "%d kinds, but no \"layers\" to say which layer is "
-                                            "which",
+            return mcp_json_fail(json, err,
+                                 "%d kinds, but no \"layers\" to say which layer is "
+                                 "which",
                                  model->num_kinds);
         return MCP_OK;
     }
@@ -367,8 +377,7 @@ static enum mcp_status read_layers(struct mcp_arena *arena, struct mcp_json *jso
     for (size_t i = 0; i < mcp_json_count(runs); i++)
         MCP_TRY(read_run(mcp_json_at(runs, i), model, &filled, err));
     if (filled != model->num_layers)
-        return mcp_json_fail(runs, err, "%d layers, but num_layers=%d", filled,
-                             model->num_layers);
+        return mcp_json_fail(runs, err, "%d layers, but num_layers=%d", filled, model->num_layers);
     return MCP_OK;
 }
 
@@ -381,8 +390,8 @@ static enum mcp_status read_names(struct mcp_json *json, struct mcp_model *model
     MCP_TRY(mcp_json_maybe_string(json, "source", &model->source, err));
     MCP_TRY(mcp_json_maybe_string(json, "note", &model->note, err));
     MCP_TRY(maybe_choice(json, "norm", norm_names, COUNT_OF(norm_names), &norm, err));
-    MCP_TRY(maybe_choice(json, "position", position_names, COUNT_OF(position_names), &position,
-                         err));
+    MCP_TRY(
+        maybe_choice(json, "position", position_names, COUNT_OF(position_names), &position, err));
     model->norm = (enum mcp_norm_kind)norm;
     model->position = (enum mcp_position_kind)position;
     return mcp_json_maybe_bool(json, "tied_embeddings", &model->tied_embeddings, err);
@@ -402,7 +411,7 @@ static enum mcp_status read_schema(struct mcp_json *json, struct mcp_error *err)
 static void skip_derived(struct mcp_json *json)
 {
     static const char *const keys[] = {
-        "parameters",      "active_parameters",       "flops_per_token_forward",
+        "parameters",      "active_parameters",        "flops_per_token_forward",
         "sequence_length", "flops_per_token_training", "derived",
     };
     for (size_t i = 0; i < COUNT_OF(keys); i++)
@@ -489,7 +498,8 @@ static void write_fields(const void *object, const struct field *fields, size_t 
 static int count_repeats(const struct mcp_model *model, int first, int period)
 {
     int layer = first + period;
-    while (layer < model->num_layers && model->layer_kind[layer] == model->layer_kind[layer - period])
+    while (layer < model->num_layers &&
+           model->layer_kind[layer] == model->layer_kind[layer - period])
         layer++;
     return (layer - first) / period;
 }

@@ -19,7 +19,12 @@ enum mcp_attention_kind {
     MCP_ATTENTION_LATENT   /* MLA, DeepSeek-V2 (arXiv 2405.04434) section 2.1 */
 };
 enum mcp_norm_kind { MCP_RMSNORM, MCP_LAYERNORM };
-enum mcp_position_kind { MCP_POSITION_ROTARY, MCP_POSITION_LEARNED, MCP_POSITION_ALIBI, MCP_POSITION_NONE };
+enum mcp_position_kind {
+    MCP_POSITION_ROTARY,
+    MCP_POSITION_LEARNED,
+    MCP_POSITION_ALIBI,
+    MCP_POSITION_NONE
+};
 enum mcp_mlp_kind { MCP_MLP_DENSE, MCP_MLP_EXPERTS };
 
 struct mcp_layer_kind {
@@ -33,9 +38,9 @@ struct mcp_layer_kind {
     int qk_rope_head_dim;
     int sliding_window; /* tokens; 0: full causal attention */
     bool attention_sinks;
-    bool attention_bias;   /* on the Q, K, V projections */
+    bool attention_bias; /* on the Q, K, V projections */
     bool attention_output_bias;
-    bool qk_norm;          /* a norm over head_dim on queries and keys */
+    bool qk_norm;           /* a norm over head_dim on queries and keys */
     bool qk_layernorm_full; /* ... over all heads together, hidden-wide */
     enum mcp_mlp_kind mlp;
     bool gated_mlp; /* SwiGLU, GEGLU: two input matrices */
@@ -91,6 +96,8 @@ extern const char *const mcp_mlp_names[2];       /* "dense", "experts" */
 
 /* The kind of decoder layer `layer`, 0 .. num_layers - 1. */
 const struct mcp_layer_kind *mcp_model_layer(const struct mcp_model *model, int layer);
+/* How many decoder layers are of kind `kind`; MTP modules are not among them. */
+int mcp_model_layers_of_kind(const struct mcp_model *model, int kind);
 
 /* Parameters. Every trained weight once: tied embeddings once, each expert,
  * norms, biases; router correction biases (not trained by gradient) left out. */

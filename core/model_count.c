@@ -16,8 +16,7 @@ static int64_t latent_weights(int64_t hidden, const struct mcp_layer_kind *kind)
     const int64_t query_down = kind->q_lora_rank > 0 ? hidden * kind->q_lora_rank : 0;
     const int64_t kv_down = hidden * (kind->kv_lora_rank + kind->qk_rope_head_dim);
     const int64_t kv_up = kind->kv_lora_rank * heads * (nope + kind->value_head_dim);
-    return query_down + query_in * query + kv_down + kv_up +
-           heads * kind->value_head_dim * hidden;
+    return query_down + query_in * query + kv_down + kv_up + heads * kind->value_head_dim * hidden;
 }
 
 static int64_t attention_weights(int64_t hidden, const struct mcp_layer_kind *kind)
@@ -112,9 +111,9 @@ static void parameters_add(struct mcp_parameters *sum, const struct mcp_paramete
     sum->norms += times * layer->norms;
 }
 
-static int64_t layers_of_kind(const struct mcp_model *model, int kind)
+int mcp_model_layers_of_kind(const struct mcp_model *model, int kind)
 {
-    int64_t count = 0;
+    int count = 0;
     for (int layer = 0; layer < model->num_layers; layer++)
         count += model->layer_kind[layer] == kind;
     return count;
@@ -125,8 +124,7 @@ static int64_t layers_of_kind(const struct mcp_model *model, int kind)
 static int64_t mtp_parameters(const struct mcp_model *model)
 {
     const int64_t hidden = model->hidden_size;
-    const struct mcp_parameters layer =
-        mcp_layer_parameters(model, &model->kinds[model->mtp_kind]);
+    const struct mcp_parameters layer = mcp_layer_parameters(model, &model->kinds[model->mtp_kind]);
     return mcp_parameters_total(&layer) + 2 * hidden * hidden + 3 * norm_parameters(model, hidden);
 }
 
@@ -136,15 +134,14 @@ struct mcp_parameters mcp_model_parameters(const struct mcp_model *model)
     struct mcp_parameters sum = {
         .embedding = model->vocab_size * hidden,
         .head = model->tied_embeddings ? 0 : model->vocab_size * hidden,
-        .positions = model->position == MCP_POSITION_LEARNED
-                         ? model->max_sequence_length * hidden
-                         : 0,
+        .positions =
+            model->position == MCP_POSITION_LEARNED ? model->max_sequence_length * hidden : 0,
         .final_norm = norm_parameters(model, hidden),
         .mtp = model->num_mtp_layers > 0 ? model->num_mtp_layers * mtp_parameters(model) : 0,
     };
     for (int kind = 0; kind < model->num_kinds; kind++) {
         const struct mcp_parameters layer = mcp_layer_parameters(model, &model->kinds[kind]);
-        parameters_add(&sum, &layer, layers_of_kind(model, kind));
+        parameters_add(&sum, &layer, mcp_model_layers_of_kind(model, kind));
     }
     return sum;
 }
@@ -177,7 +174,8 @@ int64_t mcp_model_active_parameters(const struct mcp_model *model)
     const struct mcp_parameters count = mcp_model_parameters(model);
     int64_t active = mcp_parameters_total(&count);
     for (int kind = 0; kind < model->num_kinds; kind++)
-        active -= layers_of_kind(model, kind) * idle_expert_parameters(model, &model->kinds[kind]);
+        active -= mcp_model_layers_of_kind(model, kind) *
+                  idle_expert_parameters(model, &model->kinds[kind]);
     return active;
 }
 
@@ -192,8 +190,8 @@ int64_t mcp_model_kv_elements_per_token(const struct mcp_model *model)
 {
     int64_t elements = 0;
     for (int kind = 0; kind < model->num_kinds; kind++)
-        elements +=
-            layers_of_kind(model, kind) * mcp_layer_kv_elements_per_token(&model->kinds[kind]);
+        elements += mcp_model_layers_of_kind(model, kind) *
+                    mcp_layer_kv_elements_per_token(&model->kinds[kind]);
     return elements;
 }
 
@@ -222,14 +220,13 @@ static int64_t matmul_weights_per_token(const struct mcp_model *model,
 }
 
 double mcp_layer_flops_per_token_forward(const struct mcp_model *model,
-                                         const struct mcp_layer_kind *kind,
-                                         int64_t sequence_length)
+                                         const struct mcp_layer_kind *kind, int64_t sequence_length)
 {
     assert(sequence_length > 0);
     const double pairs_per_token =
         mcp_attention_pairs(kind, sequence_length) / (double)sequence_length;
-    const double widths = (double)kind->num_attention_heads *
-                          ((double)kind->head_dim + (double)kind->value_head_dim);
+    const double widths =
+        (double)kind->num_attention_heads * ((double)kind->head_dim + (double)kind->value_head_dim);
     return 2.0 * (double)matmul_weights_per_token(model, kind) + 2.0 * pairs_per_token * widths;
 }
 
@@ -239,7 +236,7 @@ double mcp_model_flops_per_token_forward(const struct mcp_model *model, int64_t 
     const double head = 2.0 * hidden * (double)model->vocab_size;
     double flops = head;
     for (int kind = 0; kind < model->num_kinds; kind++)
-        flops += (double)layers_of_kind(model, kind) *
+        flops += (double)mcp_model_layers_of_kind(model, kind) *
                  mcp_layer_flops_per_token_forward(model, &model->kinds[kind], sequence_length);
     if (model->num_mtp_layers > 0)
         flops += (double)model->num_mtp_layers *

@@ -98,10 +98,10 @@ static const struct mcp_family families[] = {
 
 /* Model types, and beginnings of classes, of models that are no decoders. */
 static const char *const encoders[] = {
-    "bert",    "roberta",  "albert",   "electra",  "deberta", "distilbert", "xlm",
-    "mpnet",   "ernie",    "camembert", "modernbert", "t5",   "mt5",        "umt5",
-    "bart",    "mbart",    "pegasus",  "marian",   "whisper", "wav2vec2",   "hubert",
-    "vit",     "deit",     "swin",     "clip",     "siglip",  "convnext",   "segformer",
+    "bert",  "roberta", "albert",    "electra",    "deberta", "distilbert", "xlm",
+    "mpnet", "ernie",   "camembert", "modernbert", "t5",      "mt5",        "umt5",
+    "bart",  "mbart",   "pegasus",   "marian",     "whisper", "wav2vec2",   "hubert",
+    "vit",   "deit",    "swin",      "clip",       "siglip",  "convnext",   "segformer",
 };
 
 /* Finding one --------------------------------------------------------------- */
@@ -130,8 +130,7 @@ static const char *class_of(struct mcp_json *config)
     const char *name = "";
     struct mcp_json *list;
     if (mcp_json_has(config, "architectures") &&
-        mcp_json_array(config, "architectures", &list, NULL) == MCP_OK &&
-        mcp_json_count(list) > 0)
+        mcp_json_array(config, "architectures", &list, NULL) == MCP_OK && mcp_json_count(list) > 0)
         (void)mcp_json_as_string(mcp_json_at(list, 0), &name, NULL);
     return name;
 }

@@ -70,10 +70,10 @@ static const char *const aliases[NUM_KEYS][MAX_ALIASES] = {
 struct config {
     struct mcp_json *json;
     const struct mcp_family *family;
-    int value[NUM_KEYS];         /* 0: absent */
+    int value[NUM_KEYS]; /* 0: absent */
     struct mcp_layer_rules rules;
-    unsigned char *is_listed;    /* [num_layers] in mlp_only_layers */
-    unsigned char *is_windowed;  /* [num_layers] */
+    unsigned char *is_listed;   /* [num_layers] in mlp_only_layers */
+    unsigned char *is_windowed; /* [num_layers] */
 };
 
 static bool has_trait(const struct config *config, unsigned trait)
@@ -134,8 +134,7 @@ static enum mcp_status require_key(struct mcp_arena *arena, const struct config 
         mcp_text_add(&others, "%s%s", i == 1 ? ", also called " : ", ", aliases[key][i]);
     const char *nearest = nearest_key(arena, config->json, aliases[key][0]);
     return mcp_json_fail(config->json, err, "%s%s is missing or null%s%s%s", aliases[key][0],
-                         others.length > 0 ? others.data : "",
-                         nearest == NULL ? "" : "; did \"",
+                         others.length > 0 ? others.data : "", nearest == NULL ? "" : "; did \"",
                          nearest == NULL ? "" : mcp_printable(arena, nearest),
                          nearest == NULL ? "" : "\" mean it?");
 }
@@ -292,7 +291,7 @@ static enum mcp_status set_attention(const struct config *config, struct mcp_lay
                                      struct mcp_error *err)
 {
     MCP_TRY(has_trait(config, MCP_FAMILY_LATENT) ? set_latent(config, kind, err)
-                                      : set_heads(config, kind, err));
+                                                 : set_heads(config, kind, err));
     kind->qk_norm = has_trait(config, MCP_FAMILY_QK_NORM);
     kind->attention_sinks = has_trait(config, MCP_FAMILY_SINKS);
     kind->attention_bias = has_trait(config, MCP_FAMILY_QKV_BIAS);
@@ -329,8 +328,8 @@ static enum mcp_status set_experts(const struct config *config, struct mcp_layer
     kind->gated_mlp = has_trait(config, MCP_FAMILY_GATED);
     kind->num_experts = config->value[NUM_EXPERTS];
     kind->experts_per_token = config->value[EXPERTS_PER_TOKEN];
-    kind->moe_ffn_hidden_size = config->value[has_trait(config, MCP_FAMILY_FFN_IS_MOE) ? FFN_SIZE
-                                                                            : MOE_FFN_SIZE];
+    kind->moe_ffn_hidden_size =
+        config->value[has_trait(config, MCP_FAMILY_FFN_IS_MOE) ? FFN_SIZE : MOE_FFN_SIZE];
     const int64_t shared = config->value[SHARED_FFN_SIZE] +
                            (int64_t)config->value[NUM_SHARED_EXPERTS] * kind->moe_ffn_hidden_size;
     if (shared > INT32_MAX)

@@ -10,9 +10,9 @@ enum mcp_precision {
     MCP_PRECISION_BF16,
     MCP_PRECISION_FP16,
     MCP_PRECISION_FP32,
-    MCP_PRECISION_FP8,    /* per-tensor scaling */
-    MCP_PRECISION_MXFP8,  /* block scaling, 32 elements */
-    MCP_PRECISION_NVFP4,  /* block scaling, 16 elements */
+    MCP_PRECISION_FP8,   /* per-tensor scaling */
+    MCP_PRECISION_MXFP8, /* block scaling, 32 elements */
+    MCP_PRECISION_NVFP4, /* block scaling, 16 elements */
     MCP_NUM_PRECISIONS
 };
 extern const char *const mcp_precision_names[MCP_NUM_PRECISIONS]; /* "bf16" ... */
