@@ -86,11 +86,6 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 static int column_width(const struct mcp_table *table, int column)
 {
     const struct mcp_column *head = &table->columns[column];
@@ -109,22 +104,27 @@ struct sheet {
     int total;   /* of a line, without the indent */
 };
 
-/* Narrows the widest left-aligned column as far as the terminal demands. */
-static void fit(struct sheet *sheet)
+/* The widest left-aligned column that may still wrap, or -1. */
+static int column_to_narrow(const struct sheet *sheet)
 {
     int widest = -1;
     for (int i = 0; i < sheet->table->num_columns; i++) {
-        if (sheet->table->columns[i].align == MCP_LEFT &&
+        if (sheet->table->columns[i].align == MCP_LEFT && sheet->widths[i] > MIN_WRAPPED_WIDTH &&
             (widest < 0 || sheet->widths[i] > sheet->widths[widest]))
             widest = i;
     }
-    int excess = sheet->total + INDENT - sheet->style->width;
-    if (widest < 0 || excess <= 0)
-        return;
-    int least = smaller(sheet->widths[widest], MIN_WRAPPED_WIDTH);
-    int narrowed = larger(least, sheet->widths[widest] - excess);
-    sheet->total -= sheet->widths[widest] - narrowed;
-    sheet->widths[widest] = narrowed;
+    return widest;
+}
+
+/* Narrows columns of words as far as the terminal demands, the widest first. */
+static void fit(struct sheet *sheet)
+{
+    int column;
+    while (sheet->total + INDENT > sheet->style->width &&
+           (column = column_to_narrow(sheet)) >= 0) {
+        sheet->widths[column]--;
+        sheet->total--;
+    }
 }
 
 static struct sheet measure(const struct mcp_table *table, const struct mcp_style *style,

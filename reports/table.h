@@ -45,7 +45,7 @@ void mcp_table_rule(struct mcp_table *table);
 size_t mcp_table_num_rows(const struct mcp_table *table);
 
 /* Appends the table to `out`. A terminal's is fitted into style->width: the
- * widest left-aligned column wraps its words. Markdown is never wrapped. */
+ * widest left-aligned columns wrap their words. Markdown is never wrapped. */
 void mcp_table_write(const struct mcp_table *table, enum mcp_skin skin,
                      const struct mcp_style *style, struct mcp_text *out);
 

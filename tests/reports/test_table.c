@@ -109,6 +109,23 @@ Test(table, wraps_its_widest_text_column_into_the_terminal)
     }
 }
 
+Test(table, wraps_two_columns_alike)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_text out = mcp_text_new(arena);
+    const struct mcp_style style = {false, false, 44};
+    const struct mcp_column two[] = {{"a", "", MCP_LEFT}, {"b", "", MCP_LEFT}};
+    struct mcp_table *table = mcp_table_new(arena, two, 2);
+    mcp_table_cell(table, "one two three four five six");
+    mcp_table_cell(table, "seven eight nine ten eleven");
+    mcp_table_write(table, MCP_SKIN_TERMINAL, &style, &out);
+    cr_expect(eq(str, out.data, (char *)"  a                     b\n"
+                                        "  ------------------------------------------\n"
+                                        "  one two three four    seven eight nine ten\n"
+                                        "  five six              eleven\n"));
+    mcp_arena_free(arena);
+}
+
 struct width_case {
     char name[40];
     char text[40];
