@@ -328,3 +328,40 @@ ParameterizedTest(struct style_case *c, options, style)
     cr_expect(not(style.color), "%s", c->name);
     close(null);
 }
+
+struct terminal_case {
+    char name[40];
+    char variable[16], value[16];
+    bool color;
+    int width;
+};
+ParameterizedTestParameters(options, terminal)
+{
+    static struct terminal_case cases[] = {
+        {"a terminal has colours and a width", "TERM", "xterm", true, 77},
+        {"NO_COLOR", "NO_COLOR", "1", false, 77},
+        {"an empty NO_COLOR", "NO_COLOR", "", true, 77},
+        {"a dumb terminal", "TERM", "dumb", false, 77},
+        {"COLUMNS before the terminal's width", "COLUMNS", "88", true, 88},
+    };
+    return cr_make_param_array(struct terminal_case, cases, sizeof cases / sizeof *cases);
+}
+ParameterizedTest(struct terminal_case *c, options, terminal)
+{
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    cr_assert(ge(int, master, 0));
+    cr_assert(eq(int, grantpt(master) | unlockpt(master), 0));
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    const struct winsize size = {.ws_row = 24, .ws_col = 77};
+    cr_assert(eq(int, ioctl(slave, TIOCSWINSZ, &size), 0));
+    cr_assert(eq(int, dup2(slave, STDOUT_FILENO), STDOUT_FILENO));
+    unsetenv("NO_COLOR");
+    unsetenv("COLUMNS");
+    setenv("TERM", "xterm", 1);
+    setenv(c->variable, c->value, 1);
+    struct mcp_style style = mcp_style_of_stdout();
+    cr_expect(eq(int, style.color, c->color), "%s", c->name);
+    cr_expect(eq(int, style.width, c->width), "%s", c->name);
+    close(slave);
+    close(master);
+}
