@@ -30,10 +30,12 @@ static const struct exit_code exit_codes[] = {
     {MCP_RUN_FAILURE, "a run failed or ran out of memory"},
 };
 
-/* The short form of a common option, or 0. */
+/* The short form of a common option, or NUL. */
 static char short_name(const char *name)
 {
-    return mcp_same(name, "help") ? 'h' : mcp_same(name, "output") ? 'o' : '\0';
+    if (mcp_same(name, "help"))
+        return 'h';
+    return mcp_same(name, "output") ? 'o' : '\0';
 }
 
 /* "a|b|c", or NULL when that is long. */
@@ -141,9 +143,9 @@ static void put_option(struct mcp_text *out, const struct mcp_style *style,
 {
     char letter = short_name(row->name);
     const char *value = value_name(out->arena, row);
-    const char *left = mcp_format(out->arena, "%s--%s",
-                                  letter != '\0' ? mcp_format(out->arena, "-%c, ", letter) : "",
-                                  row->name);
+    const char *left =
+        mcp_format(out->arena, "%s--%s",
+                   letter != '\0' ? mcp_format(out->arena, "-%c, ", letter) : "", row->name);
     int width = 2 + mcp_display_width(left) + (*value != '\0') + mcp_display_width(value);
     mcp_text_add(out, "  %s%s%s", mcp_paint(out->arena, style, MCP_CYAN, left),
                  *value != '\0' ? " " : "", value);

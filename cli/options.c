@@ -160,7 +160,10 @@ const char *mcp_choice_names(struct mcp_arena *arena, const struct mcp_choice *c
 {
     struct mcp_text names = mcp_text_new(arena);
     for (int i = 0; i < choice->count; i++)
-        mcp_text_add(&names, "%s%s", i == 0 ? "" : i + 1 == choice->count ? " or " : ", ",
+        mcp_text_add(&names, "%s%s",
+                     i == 0                   ? ""
+                     : i + 1 == choice->count ? " or "
+                                              : ", ",
                      choice->names[i]);
     return names.data;
 }
@@ -292,8 +295,8 @@ static enum mcp_status check_operands(const struct parser *parser)
     const struct mcp_usage *usage = parser->usage;
     struct mcp_context *ctx = parser->ctx;
     if (ctx->num_operands < usage->min_operands)
-        return mcp_fail(&ctx->err, MCP_USAGE, "%s needs an argument: mcpplan %s %s",
-                        usage->command, usage->command, usage->synopsis);
+        return mcp_fail(&ctx->err, MCP_USAGE, "%s needs an argument: mcpplan %s %s", usage->command,
+                        usage->command, usage->synopsis);
     if (usage->max_operands < 0 || ctx->num_operands <= usage->max_operands)
         return MCP_OK;
     return mcp_fail(&ctx->err, MCP_USAGE, "unexpected argument '%s': mcpplan %s %s",

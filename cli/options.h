@@ -73,10 +73,10 @@ struct mcp_option {
 };
 
 struct mcp_usage {
-    const char *command;     /* "plan" */
-    const char *summary;     /* a phrase */
-    const char *synopsis;    /* what follows "mcpplan plan " */
-    const char *description; /* paragraphs for help and manual, or NULL */
+    const char *command;            /* "plan" */
+    const char *summary;            /* a phrase */
+    const char *synopsis;           /* what follows "mcpplan plan " */
+    const char *description;        /* paragraphs for help and manual, or NULL */
     int min_operands, max_operands; /* max -1: any number */
     const struct mcp_option *options;
     size_t num_options;

@@ -23,7 +23,7 @@ struct mcp_context {
     const char *output_path; /* -o FILE, or NULL */
     int num_operands;        /* what is no option */
     char **operands;
-    enum mcp_status status;  /* to return when mcp_options_parse() says false */
+    enum mcp_status status; /* to return when mcp_options_parse() says false */
     /* Not NULL: commands do not run, their usage is described to this text. */
     void (*describe)(struct mcp_text *out, const struct mcp_usage *usage);
     struct mcp_text *description;

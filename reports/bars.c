@@ -102,8 +102,8 @@ void mcp_bars_write(struct mcp_text *out, const struct mcp_style *style, const s
 {
     int labels = widest_label(bars, count);
     int texts = widest_text(bars, count);
-    int cells = clamp(style->width - INDENT - labels - texts - 2 * GAP, MIN_BAR_CELLS,
-                      MAX_BAR_CELLS);
+    int cells =
+        clamp(style->width - INDENT - labels - texts - 2 * GAP, MIN_BAR_CELLS, MAX_BAR_CELLS);
     if (full <= 0)
         full = largest_of(bars, count);
     for (int i = 0; i < count; i++) {

@@ -5,9 +5,9 @@
 #include <string.h>
 
 static const char *const escapes[MCP_NUM_COLORS] = {
-    [MCP_PLAIN] = "",          [MCP_BOLD] = "\033[1m",     [MCP_DIM] = "\033[2m",
-    [MCP_RED] = "\033[31m",    [MCP_GREEN] = "\033[32m",   [MCP_YELLOW] = "\033[33m",
-    [MCP_BLUE] = "\033[34m",   [MCP_MAGENTA] = "\033[35m", [MCP_CYAN] = "\033[36m",
+    [MCP_PLAIN] = "",        [MCP_BOLD] = "\033[1m",     [MCP_DIM] = "\033[2m",
+    [MCP_RED] = "\033[31m",  [MCP_GREEN] = "\033[32m",   [MCP_YELLOW] = "\033[33m",
+    [MCP_BLUE] = "\033[34m", [MCP_MAGENTA] = "\033[35m", [MCP_CYAN] = "\033[36m",
 };
 
 const char *mcp_paint(struct mcp_arena *arena, const struct mcp_style *style, enum mcp_color color,
@@ -69,8 +69,8 @@ static const struct code_range zero_width[] = {
     {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}, {0xFEFF, 0xFEFF},
 };
 static const struct code_range double_width[] = {
-    {0x1100, 0x115F}, {0x2E80, 0x303E},   {0x3041, 0xA4CF},   {0xAC00, 0xD7A3},
-    {0xF900, 0xFAFF}, {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},   {0xFFE0, 0xFFE6},
+    {0x1100, 0x115F},   {0x2E80, 0x303E},   {0x3041, 0xA4CF},   {0xAC00, 0xD7A3},
+    {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},   {0xFFE0, 0xFFE6},
     {0x1F300, 0x1F64F}, {0x1F680, 0x1F6FF}, {0x1F900, 0x1FAFF}, {0x20000, 0x3FFFD},
 };
 

@@ -120,8 +120,7 @@ static int column_to_narrow(const struct sheet *sheet)
 static void fit(struct sheet *sheet)
 {
     int column;
-    while (sheet->total + INDENT > sheet->style->width &&
-           (column = column_to_narrow(sheet)) >= 0) {
+    while (sheet->total + INDENT > sheet->style->width && (column = column_to_narrow(sheet)) >= 0) {
         sheet->widths[column]--;
         sheet->total--;
     }

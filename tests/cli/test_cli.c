@@ -105,7 +105,7 @@ struct cli_case {
     char name[56];
     char words[MAX_WORDS][WORD];
     enum mcp_status want;
-    char out[72]; /* stdout holds it */
+    char out[72];  /* stdout holds it */
     char err[104]; /* stderr holds it */
 };
 
@@ -131,35 +131,66 @@ ParameterizedTestParameters(cli, words)
         {"-h", {"-h", "~"}, MCP_OK, "\nCommands\n", ""},
         {"help", {"help", "~"}, MCP_OK, "\nCommands\n", ""},
         {"help of a command", {"help", "model", "~"}, MCP_OK, "mcpplan model: ", ""},
-        {"help of no command", {"help", "modle", "~"}, MCP_USAGE, "", "'modle'; did you mean model?"},
+        {"help of no command",
+         {"help", "modle", "~"},
+         MCP_USAGE,
+         "",
+         "'modle'; did you mean model?"},
         {"--version", {"--version", "~"}, MCP_OK, "mcpplan 0.", ""},
         {"--version of a command", {"model", "--version", "~"}, MCP_OK, "mcpplan 0.", ""},
         {"--man", {"--man", "~"}, MCP_OK, ".TH MCPPLAN 1", ""},
-        {"a misspelt command", {"modle", "~"}, MCP_USAGE, "", "no command 'modle'; did you mean model?"},
+        {"a misspelt command",
+         {"modle", "~"},
+         MCP_USAGE,
+         "",
+         "no command 'modle'; did you mean model?"},
         {"no command at all", {"xyzzy", "~"}, MCP_USAGE, "", "no command 'xyzzy'; mcpplan --help"},
         {"an empty command", {"", "~"}, MCP_USAGE, "", "no command ''"},
         {"an option for a command", {"--json", "~"}, MCP_USAGE, "", "no option '--json'"},
         {"a command that a terminal obeys", {"\033[2J", "~"}, MCP_USAGE, "", "no command '?[2J'"},
-        {"a misspelt option", {"model", "--sequence-lenght", "8", "~"}, MCP_USAGE, "",
+        {"a misspelt option",
+         {"model", "--sequence-lenght", "8", "~"},
+         MCP_USAGE,
+         "",
          "model has no option --sequence-lenght; did you mean --sequence-length?"},
-        {"a key as an option", {"model", "--sequence_length=8", "~"}, MCP_USAGE, "",
+        {"a key as an option",
+         {"model", "--sequence_length=8", "~"},
+         MCP_USAGE,
+         "",
          "did you mean --sequence-length?"},
-        {"an option without its value", {"model", "--sequence-length", "~"}, MCP_USAGE, "",
+        {"an option without its value",
+         {"model", "--sequence-length", "~"},
+         MCP_USAGE,
+         "",
          "--sequence-length needs a value"},
-        {"a value with a tail", {"model", "tiny", "--sequence-length", "8k", "~"}, MCP_USAGE, "", "'8k'"},
+        {"a value with a tail",
+         {"model", "tiny", "--sequence-length", "8k", "~"},
+         MCP_USAGE,
+         "",
+         "'8k'"},
         {"a value of zero", {"model", "tiny", "--sequence-length", "0", "~"}, MCP_USAGE, "", "'0'"},
         {"one argument too many", {"model", "tiny", "gpt2", "~"}, MCP_USAGE, "", "'gpt2'"},
-        {"options after an argument", {"model", "tiny", "--json", "~"}, MCP_OK, "\"mcpplan.model/1\"", ""},
+        {"options after an argument",
+         {"model", "tiny", "--json", "~"},
+         MCP_OK,
+         "\"mcpplan.model/1\"",
+         ""},
         {"-o - is --json", {"model", "tiny", "-o", "-", "~"}, MCP_OK, "\"mcpplan.model/1\"", ""},
-        {"-o into a folder that is not there", {"model", "tiny", "-o", "/no/such/folder/x", "~"},
-         MCP_IO, "", "/no/such/folder/x"},
+        {"-o into a folder that is not there",
+         {"model", "tiny", "-o", "/no/such/folder/x", "~"},
+         MCP_IO,
+         "",
+         "/no/such/folder/x"},
         {"-o onto a folder", {"model", "tiny", "-o", "/", "~"}, MCP_IO, "", "/"},
         {"a model that is no file", {"model", "llama-3.1-8", "~"}, MCP_IO, "", "llama-3.1-8b"},
         {"a model that is a folder", {"model", "/", "~"}, MCP_IO, "", "directory"},
         {"a model without end", {"model", "/dev/zero", "~"}, MCP_IO, "", "/dev/zero"},
         {"a model from empty stdin", {"model", "-", "~"}, MCP_FORMAT, "", "empty"},
-        {"sequences beyond the positions", {"model", "gpt2", "--sequence-length", "4096", "~"},
-         MCP_INVALID, "", "1024"},
+        {"sequences beyond the positions",
+         {"model", "gpt2", "--sequence-length", "4096", "~"},
+         MCP_INVALID,
+         "",
+         "1024"},
     };
     return cr_make_param_array(struct cli_case, cases, sizeof cases / sizeof *cases);
 }
@@ -187,7 +218,8 @@ ParameterizedTestParameters(cli, files)
     static struct file_case cases[] = {
         {"", {"an empty model", {"model", "@", "~"}, MCP_FORMAT, "", "empty"}},
         {" \n\t", {"a blank model", {"model", "@", "~"}, MCP_FORMAT, "", "mcpplan-test"}},
-        {"{\"model_type\": \"llama\"", {"a cut model", {"model", "@", "~"}, MCP_FORMAT, "", "line 1, column 22"}},
+        {"{\"model_type\": \"llama\"",
+         {"a cut model", {"model", "@", "~"}, MCP_FORMAT, "", "line 1, column 22"}},
         {"[1, 2]", {"an array as model", {"model", "@", "~"}, MCP_FORMAT, "", "object"}},
         {"{\"model_type\": \"llama\", \"hidden_size\": -4096}",
          {"a negative size", {"model", "@", "~"}, MCP_FORMAT, "", "hidden_size"}},
@@ -239,8 +271,8 @@ ParameterizedTest(struct sink_case *c, cli, sinks, .init = settle_environment)
     struct run run = {.arena = mcp_arena_new(), .stdout_path = c->stdout_path};
     run_words(&run, c->words, NULL);
     cr_expect(eq(int, run.status, (int)MCP_IO), "%s", c->name);
-    cr_expect(ne(ptr, strstr(run.err, "mcpplan: cannot write to standard output: "), NULL), "%s: %s",
-              c->name, run.err);
+    cr_expect(ne(ptr, strstr(run.err, "mcpplan: cannot write to standard output: "), NULL),
+              "%s: %s", c->name, run.err);
     mcp_arena_free(run.arena);
 }
 
@@ -372,7 +404,8 @@ Test(cli, the_manual_in_docs_is_that_of_the_program)
     char words[][WORD] = {"--man", "~"};
     struct mcp_text file = mcp_text_new(arena);
     run_words(&man, words, NULL);
-    cr_assert(eq(int, (int)mcp_file_read(arena, "docs/man/mcpplan.1", 1 << 20, &file, NULL), (int)MCP_OK));
+    cr_assert(eq(int, (int)mcp_file_read(arena, "docs/man/mcpplan.1", 1 << 20, &file, NULL),
+                 (int)MCP_OK));
     cr_expect(eq(str, man.out, file.data), "stale: mcpplan --man > docs/man/mcpplan.1");
     mcp_arena_free(arena);
 }

@@ -48,10 +48,12 @@ Test(bars, labels_and_texts_line_up)
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_text out = mcp_text_new(arena);
     const struct mcp_style narrow = {false, true, 30};
-    const struct mcp_bar bars[] = {{"compute", 8, "8 ms", MCP_PLAIN}, {"up", 4, "11 ms", MCP_PLAIN}};
+    const struct mcp_bar bars[] = {{"compute", 8, "8 ms", MCP_PLAIN},
+                                   {"up", 4, "11 ms", MCP_PLAIN}};
     mcp_bars_write(&out, &narrow, bars, 2, 0);
-    cr_expect(eq(str, out.data, (char *)"  compute  ████████████   8 ms\n"
-                                        "  up       ██████        11 ms\n"));
+    cr_expect(eq(str, out.data,
+                 (char *)"  compute  ████████████   8 ms\n"
+                         "  up       ██████        11 ms\n"));
     mcp_arena_free(arena);
 }
 
@@ -103,11 +105,13 @@ Test(bars, legend_names_each_part_and_its_share)
 {
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_text out = mcp_text_new(arena);
-    const struct mcp_bar parts[] = {
-        {"weights", 3, "3 GiB", MCP_PLAIN}, {"none", 0, "0 GiB", MCP_PLAIN}, {"ü", 1, "1 GiB", MCP_PLAIN}};
+    const struct mcp_bar parts[] = {{"weights", 3, "3 GiB", MCP_PLAIN},
+                                    {"none", 0, "0 GiB", MCP_PLAIN},
+                                    {"ü", 1, "1 GiB", MCP_PLAIN}};
     mcp_stacked_legend(&out, &blocks, parts, 3, 8);
-    cr_expect(eq(str, out.data, (char *)"  █ weights  3 GiB   37.5 %\n"
-                                        "  ▚ ü        1 GiB   12.5 %\n"));
+    cr_expect(eq(str, out.data,
+                 (char *)"  █ weights  3 GiB   37.5 %\n"
+                         "  ▚ ü        1 GiB   12.5 %\n"));
     mcp_arena_free(arena);
 }
 

@@ -33,13 +33,14 @@ Test(table, lines_columns_up_on_a_terminal)
     struct mcp_text out = mcp_text_new(arena);
     struct mcp_table *table = sample(arena);
     mcp_table_write(table, MCP_SKIN_TERMINAL, &plain, &out);
-    cr_expect(eq(str, out.data, (char *)"  stage  peak  note\n"
-                                        "          GiB\n"
-                                        "  ─────────────────\n"
-                                        "  first  61.0  a|b\n"
-                                        "  été     7.0\n"
-                                        "  ─────────────────\n"
-                                        "  Σ      68.0\n"));
+    cr_expect(eq(str, out.data,
+                 (char *)"  stage  peak  note\n"
+                         "          GiB\n"
+                         "  ─────────────────\n"
+                         "  first  61.0  a|b\n"
+                         "  été     7.0\n"
+                         "  ─────────────────\n"
+                         "  Σ      68.0\n"));
     cr_expect(eq(sz, mcp_table_num_rows(table), 3));
     mcp_arena_free(arena);
 }
@@ -49,11 +50,12 @@ Test(table, writes_markdown_that_bars_in_cells_cannot_break)
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_text out = mcp_text_new(arena);
     mcp_table_write(sample(arena), MCP_SKIN_MARKDOWN, &plain, &out);
-    cr_expect(eq(str, out.data, (char *)"| stage | peak (GiB) | note |\n"
-                                        "|---|---:|---|\n"
-                                        "| **first** | **61.0** | **a\\|b** |\n"
-                                        "| été | 7.0 |  |\n"
-                                        "| Σ | 68.0 |  |\n"));
+    cr_expect(eq(str, out.data,
+                 (char *)"| stage | peak (GiB) | note |\n"
+                         "|---|---:|---|\n"
+                         "| **first** | **61.0** | **a\\|b** |\n"
+                         "| été | 7.0 |  |\n"
+                         "| Σ | 68.0 |  |\n"));
     mcp_arena_free(arena);
 }
 
@@ -67,9 +69,10 @@ Test(table, paints_a_row_and_ascii_rules)
     mcp_table_cell(table, "12");
     mcp_table_paint_row(table, MCP_GREEN);
     mcp_table_write(table, MCP_SKIN_TERMINAL, &style, &out);
-    cr_expect(eq(str, out.data, (char *)"   \033[1mn\033[0m\n"
-                                        "  \033[2m--\033[0m\n"
-                                        "  \033[32m12\033[0m\n"));
+    cr_expect(eq(str, out.data,
+                 (char *)"   \033[1mn\033[0m\n"
+                         "  \033[2m--\033[0m\n"
+                         "  \033[32m12\033[0m\n"));
     mcp_arena_free(arena);
 }
 
@@ -119,10 +122,11 @@ Test(table, wraps_two_columns_alike)
     mcp_table_cell(table, "one two three four five six");
     mcp_table_cell(table, "seven eight nine ten eleven");
     mcp_table_write(table, MCP_SKIN_TERMINAL, &style, &out);
-    cr_expect(eq(str, out.data, (char *)"  a                     b\n"
-                                        "  ------------------------------------------\n"
-                                        "  one two three four    seven eight nine ten\n"
-                                        "  five six              eleven\n"));
+    cr_expect(eq(str, out.data,
+                 (char *)"  a                     b\n"
+                         "  ------------------------------------------\n"
+                         "  one two three four    seven eight nine ten\n"
+                         "  five six              eleven\n"));
     mcp_arena_free(arena);
 }
 
