@@ -18,7 +18,8 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
             $(if $(filter 1,$(WERROR)),-Werror) \
             $(if $(findstring clang,$(CC)),-Wno-double-promotion) # its INFINITY is a float
 CFLAGS_release := -O2 -g
-CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
+                  -Wno-format-truncation # its checks mislead gcc
 CFLAGS_tsan    := -O1 -g -fsanitize=thread
 CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 CFLAGS   ?= $(CFLAGS_$(CONFIG))

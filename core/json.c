@@ -252,6 +252,13 @@ size_t mcp_json_count(const struct mcp_json *json)
 
 /* --- scalars --- */
 
+static const char *shown_number(struct mcp_arena *arena, double value)
+{
+    struct mcp_text text = mcp_text_new(arena);
+    mcp_text_add_number(&text, value);
+    return text.data;
+}
+
 /* A value as a message shows it. */
 static const char *shown(const struct mcp_json *json)
 {
@@ -265,7 +272,7 @@ static const char *shown(const struct mcp_json *json)
     case JSON_INTEGER:
         return mcp_format(json->arena, "%lld", (long long)json_integer_value(json->value));
     case JSON_REAL:
-        return mcp_json_text(json->arena, json);
+        return shown_number(json->arena, json_real_value(json->value));
     case JSON_TRUE:
         return "true";
     case JSON_FALSE:

@@ -391,7 +391,7 @@ static enum mcp_status write_and_rename(const char *path, mode_t mode, const cha
 enum mcp_status mcp_file_replace(const char *path, const char *data, size_t length,
                                  struct mcp_error *err)
 {
-    struct stat old;
+    struct stat old, entry;
     char target[PATH_MAX];
     if (mcp_same(path, "-"))
         return write_stdout(data, length, err);
@@ -401,7 +401,10 @@ enum mcp_status mcp_file_replace(const char *path, const char *data, size_t leng
         return mcp_fail(err, MCP_IO, "%s: is a directory, expected a file's name", path);
     if (!S_ISREG(old.st_mode))
         return write_in_place(path, data, length, err);
-    if (realpath(path, target) == NULL) /* a link stays, its target is replaced */
-        return fail_errno(path, err);
-    return write_and_rename(target, old.st_mode & 0777, data, length, err);
+    if (lstat(path, &entry) == 0 && S_ISLNK(entry.st_mode)) {
+        if (realpath(path, target) == NULL)
+            return fail_errno(path, err);
+        path = target; /* the link stays, what it names is replaced */
+    }
+    return write_and_rename(path, old.st_mode & 0777, data, length, err);
 }
