@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { HELP_COLUMN = 32, LEAST_HELP_WIDTH = 24, LONGEST_ALTERNATIVES = 24 };
+enum { HELP_COLUMN = 32, LEAST_LINE = 56, LONGEST_LINE = 100, LONGEST_ALTERNATIVES = 24 };
 
 const struct mcp_option mcp_common_options[MCP_NUM_COMMON] = {
     {"json", MCP_OPT_FLAG, NULL, "print the facts as JSON, for machines"},
@@ -138,6 +138,14 @@ static const char *full_help(struct mcp_arena *arena, const struct mcp_option *r
     return text.data;
 }
 
+/* Lines of prose are read best when they are not too long. */
+static int line_width(const struct mcp_style *style)
+{
+    if (style->width < LEAST_LINE)
+        return LEAST_LINE;
+    return style->width > LONGEST_LINE ? LONGEST_LINE : style->width;
+}
+
 static void put_option(struct mcp_text *out, const struct mcp_style *style,
                        const struct mcp_option *row)
 {
@@ -153,9 +161,7 @@ static void put_option(struct mcp_text *out, const struct mcp_style *style,
         mcp_text_add(out, "\n%*s", HELP_COLUMN, "");
     else
         mcp_text_add(out, "%*s", HELP_COLUMN - width, "");
-    int room = style->width - HELP_COLUMN;
-    mcp_wrap(out, full_help(out->arena, row), room < LEAST_HELP_WIDTH ? LEAST_HELP_WIDTH : room,
-             HELP_COLUMN);
+    mcp_wrap(out, full_help(out->arena, row), line_width(style) - HELP_COLUMN, HELP_COLUMN);
     mcp_text_add(out, "\n");
 }
 
@@ -202,7 +208,7 @@ void mcp_options_help(struct mcp_text *out, const struct mcp_style *style,
     mcp_text_add(out, "  %s %s\n", name, usage->synopsis);
     if (usage->description != NULL) {
         mcp_text_add(out, "\n");
-        mcp_wrap(out, usage->description, style->width, 0);
+        mcp_wrap(out, usage->description, line_width(style), 0);
         mcp_text_add(out, "\n");
     }
     put_options(out, style, usage);

@@ -121,11 +121,13 @@ static enum mcp_status take_list_item(const struct parser *parser, const struct 
     struct mcp_strings *list = row->value;
     if (*text == '\0')
         return refuse(parser, row, text, "is empty");
-    const char **items = MCP_ARRAY(parser->ctx->arena, list->count + 1, const char *);
-    for (int i = 0; i < list->count; i++)
-        items[i] = list->items[i];
-    items[list->count++] = text;
-    list->items = items;
+    if ((list->count & (list->count - 1)) == 0) { /* full: its size doubles */
+        const char **items = MCP_ARRAY(parser->ctx->arena, 2 * list->count + 1, const char *);
+        for (int i = 0; i < list->count; i++)
+            items[i] = list->items[i];
+        list->items = items;
+    }
+    list->items[list->count++] = text;
     return MCP_OK;
 }
 
