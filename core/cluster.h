@@ -42,6 +42,11 @@ struct mcp_gpu {
                                     where plain ones throttle the clock more */
     int num_attention_kernels;
     struct mcp_attention_kernel attention_kernels[MCP_MAX_ATTENTION_KERNELS];
+    /* links, for clusters made from a machine's own description */
+    int num_nvlinks;                    /* 0: none */
+    double nvlink_bytes_per_s;          /* of one link, per direction; NaN: none or unknown */
+    double nvlink_efficiency_frac;      /* large messages over all links */
+    double pcie_bytes_per_s;            /* its slot's, per direction; NaN: unknown */
     bool host_is_slow; /* x86 hosts launch expert FP8 work slowly; Grace does not */
     double power_watts;        /* of one GPU; NaN: unknown */
     double price_per_gpu_hour; /* NaN: unknown */
@@ -99,6 +104,8 @@ enum mcp_status mcp_gpu_load(struct mcp_arena *arena, const char *name_or_path,
 enum mcp_status mcp_gpu_from_json(struct mcp_arena *arena, struct mcp_json *json,
                                   struct mcp_gpu *out, struct mcp_error *err);
 void mcp_gpu_to_json(const struct mcp_gpu *gpu, struct mcp_json *object);
+/* The preset of a product as nvidia-smi names it, NULL when there is none. */
+const char *mcp_gpu_preset(struct mcp_arena *arena, const char *product);
 /* Every value known and within physical bounds (MCP_INVALID). */
 enum mcp_status mcp_gpu_check(const struct mcp_gpu *gpu, struct mcp_error *err);
 

@@ -22,6 +22,12 @@ static const struct field fields[] = {
      MCP_BYTES_PER_SECOND, true, 1e6, 1e15},
     {"sustained_clock_frac", offsetof(struct mcp_gpu, sustained_clock_frac), PLAIN, true, 0.01, 1},
     {"grouped_matmul_frac", offsetof(struct mcp_gpu, grouped_matmul_frac), PLAIN, true, 0.01, 4},
+    {"nvlink_bytes_per_s", offsetof(struct mcp_gpu, nvlink_bytes_per_s), MCP_BYTES_PER_SECOND,
+     false, 1e6, 1e15},
+    {"nvlink_efficiency_frac", offsetof(struct mcp_gpu, nvlink_efficiency_frac), PLAIN, false,
+     0.001, 1},
+    {"pcie_bytes_per_s", offsetof(struct mcp_gpu, pcie_bytes_per_s), MCP_BYTES_PER_SECOND, false,
+     1e6, 1e15},
     {"power_watts", offsetof(struct mcp_gpu, power_watts), MCP_WATTS, false, 0.1, 1e6},
     {"price_per_gpu_hour", offsetof(struct mcp_gpu, price_per_gpu_hour), PLAIN, false, 0, 1e6},
 };
@@ -137,6 +143,36 @@ static enum mcp_status read_sources(struct mcp_json *json, struct mcp_gpu *gpu,
     return MCP_OK;
 }
 
+/* True when `product` is one of the names that the file lists. */
+static enum mcp_status read_products(struct mcp_json *json, const char *product, bool *found,
+                                     struct mcp_error *err)
+{
+    struct mcp_json *list;
+    const char *name;
+    *found = false;
+    if (!mcp_json_has(json, "products"))
+        return MCP_OK;
+    MCP_TRY(mcp_json_array(json, "products", &list, err));
+    for (size_t i = 0; i < mcp_json_count(list); i++) {
+        MCP_TRY(mcp_json_as_string(mcp_json_at(list, i), &name, err));
+        *found = *found || mcp_same(name, product);
+    }
+    return MCP_OK;
+}
+
+const char *mcp_gpu_preset(struct mcp_arena *arena, const char *product)
+{
+    for (size_t i = 0; i < mcp_preset_count("gpus"); i++) {
+        const char *name = mcp_preset_at("gpus", i)->name;
+        struct mcp_json *json;
+        bool found;
+        if (mcp_preset_read(arena, "gpus", name, &json, NULL) == MCP_OK &&
+            read_products(json, product, &found, NULL) == MCP_OK && found)
+            return name;
+    }
+    return NULL;
+}
+
 static struct mcp_gpu unknown_gpu(void)
 {
     struct mcp_gpu gpu = {.source = ""};
@@ -153,6 +189,7 @@ enum mcp_status mcp_gpu_from_json(struct mcp_arena *arena, struct mcp_json *json
     static const char *const schema = "mcpplan.gpu/1";
     struct mcp_gpu gpu = unknown_gpu();
     int index;
+    bool found;
     (void)arena;
     if (mcp_json_has(json, "schema"))
         MCP_TRY(mcp_json_choice(json, "schema", &schema, 1, &index, err));
@@ -162,7 +199,9 @@ enum mcp_status mcp_gpu_from_json(struct mcp_arena *arena, struct mcp_json *json
     MCP_TRY(mcp_json_int(json, "num_multiprocessors", &gpu.num_multiprocessors, err));
     MCP_TRY(read_fields(json, &gpu, err));
     MCP_TRY(read_kernels(json, &gpu, err));
+    MCP_TRY(mcp_json_maybe_int(json, "num_nvlinks", &gpu.num_nvlinks, err));
     MCP_TRY(mcp_json_bool(json, "host_is_slow", &gpu.host_is_slow, err));
+    MCP_TRY(read_products(json, NULL, &found, err));
     MCP_TRY(read_sources(json, &gpu, err));
     *out = gpu;
     return MCP_OK;
@@ -203,6 +242,7 @@ void mcp_gpu_to_json(const struct mcp_gpu *gpu, struct mcp_json *object)
     }
     mcp_json_set_int(object, "memory_bytes", gpu->memory_bytes);
     mcp_json_set_int(object, "num_multiprocessors", gpu->num_multiprocessors);
+    mcp_json_set_int(object, "num_nvlinks", gpu->num_nvlinks);
     for (size_t i = 0; i < NUM_FIELDS; i++)
         mcp_json_set_double(object, fields[i].key, field_value(gpu, &fields[i]));
     write_kernels(gpu, object);

@@ -1,0 +1,150 @@
+/* topologies/tiers.c: from one machine's links to a cluster of such machines. */
+#include "topologies/tiers.h"
+
+#include <math.h>
+
+/* Large messages over the slot's rate: 18.7 of 31.5 GB/s in a public NCCL
+ * benchmark of two L40S behind one host bridge. */
+#define PCIE_EFFICIENCY_FRAC 0.59
+#define NETWORK_EFFICIENCY_FRAC 0.85
+#define NODE_LATENCY_S 1e-6
+#define NETWORK_LATENCY_S 2e-6
+
+struct build {
+    struct mcp_arena *arena;
+    const struct mcp_node *node;
+    const struct mcp_node_use *use;
+    struct mcp_cluster *cluster;
+    struct mcp_text *notes;
+};
+
+static void add_tier(struct build *b, const char *name, int ranks, double bandwidth_bytes_per_s,
+                     double efficiency_frac)
+{
+    struct mcp_cluster *cluster = b->cluster;
+    cluster->tiers[cluster->num_tiers++] = (struct mcp_tier){
+        .name = name,
+        .full_ranks = ranks,
+        .bandwidth_bytes_per_s = bandwidth_bytes_per_s,
+        .efficiency_frac = efficiency_frac,
+        .latency_s = NODE_LATENCY_S,
+    };
+}
+
+/* NVLinks that GPU `a` can use at once within its island. */
+static int links_in_use(const struct build *b, int a)
+{
+    int sum = 0, most = 0;
+    for (int j = 0; j < b->node->num_gpus; j++) {
+        const struct mcp_link *link = mcp_node_link(b->node, a, j);
+        if (j == a || link->kind != MCP_LINK_NVLINK)
+            continue;
+        sum += link->count;
+        most = link->count > most ? link->count : most;
+    }
+    return sum <= b->use->gpu->num_nvlinks ? sum : most;
+}
+
+/* Ranks must follow the islands; says how when GPU numbers do not. */
+static void note_order(struct build *b, const int *island, int size)
+{
+    bool in_order = true;
+    struct mcp_text order = mcp_text_new(b->arena);
+    for (int i = 0; i < b->node->num_gpus; i++) {
+        in_order = in_order && island[i] == i / size * size;
+        for (int j = i; island[i] == i && j < b->node->num_gpus; j++)
+            if (island[j] == i)
+                mcp_text_add(&order, "%s%d", order.length > 0 ? "," : "", b->node->gpus[j].index);
+    }
+    if (!in_order)
+        mcp_text_add(b->notes,
+                     "NVLink islands are not made of consecutive GPUs: number ranks with "
+                     "CUDA_VISIBLE_DEVICES=%s\n",
+                     order.data);
+}
+
+/* The tier of NVLink islands, if they are of equal size; returns that size, 1
+ * without. */
+static int add_nvlink(struct build *b, int *island)
+{
+    const struct mcp_gpu *gpu = b->use->gpu;
+    int num_gpus = b->node->num_gpus, links = 0;
+    if (mcp_node_islands(b->node, MCP_LINK_NVLINK, island) == num_gpus)
+        return 1;
+    int size = mcp_node_island_size(b->node, island);
+    if (size == 0) {
+        mcp_text_add(b->notes, "NVLink islands of unequal size are not used as a tier\n");
+        return 1;
+    }
+    for (int i = 0; i < num_gpus; i++) {
+        int own = links_in_use(b, i);
+        links = i == 0 || own < links ? own : links;
+    }
+    note_order(b, island, size);
+    if (isnan(gpu->nvlink_bytes_per_s) || isnan(gpu->nvlink_efficiency_frac))
+        mcp_text_add(b->notes, "gpu %s has no NVLink rate: state the tier's bandwidth\n",
+                     gpu->name);
+    add_tier(b, "nvlink", size, links * gpu->nvlink_bytes_per_s,
+             isnan(gpu->nvlink_efficiency_frac) ? 1 : gpu->nvlink_efficiency_frac);
+    return size;
+}
+
+/* What joins the node where NVLink does not. */
+static void add_pcie(struct build *b, int *island, int below)
+{
+    int num_gpus = b->node->num_gpus;
+    double bandwidth = b->use->gpu->pcie_bytes_per_s;
+    if (below == num_gpus && num_gpus > 1)
+        return;
+    mcp_node_islands(b->node, MCP_LINK_NODE, island);
+    int size = mcp_node_island_size(b->node, island);
+    if (size > below && size % below == 0 && num_gpus % size == 0)
+        add_tier(b, "pcie", size, bandwidth, PCIE_EFFICIENCY_FRAC);
+    if (size < num_gpus)
+        add_tier(b, "smp", num_gpus, bandwidth, PCIE_EFFICIENCY_FRAC);
+    if (num_gpus == 1)
+        add_tier(b, "pcie", 1, bandwidth, PCIE_EFFICIENCY_FRAC);
+    mcp_text_add(b->notes, "PCIe is assumed to reach %.0f %% of the slot of a %s\n",
+                 100 * PCIE_EFFICIENCY_FRAC, b->use->gpu->name);
+}
+
+static enum mcp_status check_node(const struct mcp_node *node, struct mcp_error *err)
+{
+    int unknown = 0;
+    if (node->num_gpus == 0)
+        return mcp_fail(err, MCP_INVALID, "the machine has no GPUs to make a cluster of");
+    for (int i = 0; i < node->num_gpus; i++)
+        for (int j = i + 1; j < node->num_gpus; j++)
+            unknown += mcp_node_link(node, i, j)->kind == MCP_LINK_UNKNOWN;
+    if (unknown > 0)
+        return mcp_fail(err, MCP_INVALID,
+                        "the links of %d of %d pairs of GPUs are unknown; give the whole output of "
+                        "`nvidia-smi topo -m`",
+                        unknown, node->num_gpus * (node->num_gpus - 1) / 2);
+    return MCP_OK;
+}
+
+enum mcp_status mcp_node_cluster(struct mcp_arena *arena, const struct mcp_node *node,
+                                 const struct mcp_node_use *use, struct mcp_cluster *out,
+                                 struct mcp_text *notes, struct mcp_error *err)
+{
+    struct mcp_cluster cluster = {.name = use->name, .gpu = *use->gpu, .source = use->source};
+    struct build b = {arena, node, use, &cluster, notes};
+    bool network = !isnan(use->network_bytes_per_s);
+    MCP_TRY(check_node(node, err));
+    if (use->num_nodes > 1 && !network)
+        return mcp_fail(err, MCP_INVALID, "%d nodes need the bandwidth of the network between them",
+                        use->num_nodes);
+    cluster.gpus_per_node = node->num_gpus;
+    int *island = MCP_ARRAY(arena, node->num_gpus, int);
+    add_pcie(&b, island, add_nvlink(&b, island));
+    if (network) {
+        add_tier(&b, "network", 0, use->network_bytes_per_s, NETWORK_EFFICIENCY_FRAC);
+        cluster.tiers[cluster.num_tiers - 1].latency_s = NETWORK_LATENCY_S;
+    } else {
+        cluster.tiers[cluster.num_tiers - 1].full_ranks = 0;
+    }
+    MCP_TRY(mcp_cluster_resize(&cluster, use->num_nodes, err));
+    *out = cluster;
+    return MCP_OK;
+}

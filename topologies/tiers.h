@@ -1,0 +1,30 @@
+/* topologies/tiers.h: from one machine's links to a cluster of such machines.
+ *
+ * Tiers, smallest first: "nvlink" islands of equal size; "pcie" islands whose
+ * paths stay within a NUMA node; "smp", between NUMA nodes, when the node has
+ * such paths; "network" between nodes. A tier that would join no more than the
+ * one below is left out. Bandwidths come from the GPU's data: NVLinks in use x
+ * rate of one (GPUs that name more links to their peers than they have sit
+ * behind a switch and use each link for all), or the PCIe slot. */
+#ifndef MCP_TOPOLOGIES_TIERS_H
+#define MCP_TOPOLOGIES_TIERS_H
+
+#include "core/cluster.h"
+#include "topologies/node.h"
+
+struct mcp_node_use {
+    const char *name; /* of the cluster */
+    const struct mcp_gpu *gpu;
+    int num_nodes;
+    double network_bytes_per_s; /* per GPU and direction; NaN: unknown */
+    const char *source;
+};
+
+/* MCP_INVALID without GPUs, with unknown links between them, or for several nodes
+ * without a network. What is assumed is appended to `notes`, a sentence a line.
+ * A bandwidth that is not known stays NaN: mcp_cluster_check() then names it. */
+enum mcp_status mcp_node_cluster(struct mcp_arena *arena, const struct mcp_node *node,
+                                 const struct mcp_node_use *use, struct mcp_cluster *out,
+                                 struct mcp_text *notes, struct mcp_error *err);
+
+#endif
