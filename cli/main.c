@@ -76,7 +76,7 @@ static enum mcp_status fail_unknown(struct mcp_context *ctx, const char *word)
     for (int i = 0; i < NUM_COMMANDS; i++)
         names[i] = commands[i].name;
     const char *kind = *word == '-' ? "option" : "command";
-    const char *shown = mcp_printable(ctx->arena, word);
+    const char *shown = mcp_shown(ctx->arena, word);
     const char *near = mcp_nearest(word, names, NUM_COMMANDS);
     if (near != NULL)
         return mcp_fail(&ctx->err, MCP_USAGE, "there is no %s '%s'; did you mean %s?", kind, shown,

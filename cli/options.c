@@ -73,7 +73,7 @@ static enum mcp_status refuse(const struct parser *parser, const struct mcp_opti
                               const char *text, const char *sentence)
 {
     return mcp_fail(&parser->ctx->err, MCP_USAGE, "option --%s: '%s' %s", row->name,
-                    mcp_printable(parser->ctx->arena, text), sentence);
+                    mcp_shown(parser->ctx->arena, text), sentence);
 }
 
 static enum mcp_status take_integer(const struct parser *parser, const struct mcp_option *row,
@@ -253,7 +253,7 @@ static enum mcp_status fail_unknown(const struct parser *parser, const char *typ
     struct mcp_arena *arena = parser->ctx->arena;
     const char *word = mcp_strndup(arena, typed, strcspn(typed, "="));
     const char *name = word + strspn(word, "-");
-    const char *shown = mcp_printable(arena, word);
+    const char *shown = mcp_shown(arena, word);
     const char *several = ambiguous_names(parser, name, strlen(name));
     if (mcp_starts_with(word, "--") && *several != '\0')
         return mcp_fail(err, MCP_USAGE, "option %s may mean %s", shown, several);
@@ -302,7 +302,7 @@ static enum mcp_status check_operands(const struct parser *parser)
     if (usage->max_operands < 0 || ctx->num_operands <= usage->max_operands)
         return MCP_OK;
     return mcp_fail(&ctx->err, MCP_USAGE, "unexpected argument '%s': mcpplan %s %s",
-                    mcp_printable(ctx->arena, ctx->operands[usage->max_operands]), usage->command,
+                    mcp_shown(ctx->arena, ctx->operands[usage->max_operands]), usage->command,
                     usage->synopsis);
 }
 

@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { DEFAULT_WIDTH = 100, LEAST_WIDTH = 40, MOST_WIDTH = 160 };
+enum { DEFAULT_WIDTH = 100, LEAST_WIDTH = 40, MOST_WIDTH = 160, LONGEST_WORD = 64 };
 
 static const char *environment(const char *name)
 {
@@ -89,6 +89,17 @@ enum mcp_status mcp_output_result(struct mcp_context *ctx, const struct mcp_text
     const char *printed = mcp_json_text(ctx->arena, json);
     mcp_text_append(&facts, printed, strlen(printed));
     return mcp_output_text(&facts, &ctx->err);
+}
+
+const char *mcp_shown(struct mcp_arena *arena, const char *word)
+{
+    size_t length = strlen(word);
+    if (length <= LONGEST_WORD)
+        return mcp_printable(arena, word);
+    length = LONGEST_WORD;
+    while (((unsigned char)word[length] & 0xC0) == 0x80 && length > 0)
+        length--; /* not within a character */
+    return mcp_format(arena, "%s...", mcp_printable(arena, mcp_strndup(arena, word, length)));
 }
 
 void mcp_note(const char *format, ...)

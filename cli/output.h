@@ -47,6 +47,9 @@ enum mcp_status mcp_output_text(const struct mcp_text *text, struct mcp_error *e
 enum mcp_status mcp_output_file(struct mcp_context *ctx, const char *path,
                                 const struct mcp_json *json);
 
+/* A word of the user's for a message: printable, its end cut off when long. */
+const char *mcp_shown(struct mcp_arena *arena, const char *word);
+
 /* "mcpplan: note: SENTENCE" on stderr. */
 void mcp_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

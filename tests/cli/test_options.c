@@ -320,6 +320,17 @@ Test(options, manual_text_is_no_request)
     mcp_arena_free(s.ctx.arena);
 }
 
+Test(options, long_words_are_cut_between_characters)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    char word[] = "0123456789012345678901234567890123456789012345678901234567890123";
+    char cut[] = "012345678901234567890123456789012345678901234567890123456789012\xC3\xA9z";
+    char want[] = "012345678901234567890123456789012345678901234567890123456789012...";
+    cr_expect(eq(str, (char *)mcp_shown(arena, word), word));
+    cr_expect(eq(str, (char *)mcp_shown(arena, cut), want));
+    mcp_arena_free(arena);
+}
+
 struct style_case {
     char name[48];
     char variable[16], value[16];
