@@ -109,8 +109,8 @@ fuzzers: $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRC))
 bench: $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))  ## how fast we are: min and median
 	$(Q)for b in $^; do $$b || exit 1; done
 validate: all                        ## predict the measured runs in MCP_SHARED
-	$(Q)for f in $(wildcard $(MCP_SHARED)/measured/*.csv); do $(BUILD)/mcpplan validate $$f || exit 1; done
-	$(Q)[ -n "$(wildcard $(MCP_SHARED)/measured/*.csv)" ] || echo "no $(MCP_SHARED)/measured/*.csv: set MCP_SHARED"
+	$(Q)for f in $(wildcard $(MCP_SHARED)/measured/runs*.csv); do $(BUILD)/mcpplan validate $$f || exit 1; done
+	$(Q)[ -n "$(wildcard $(MCP_SHARED)/measured/runs*.csv)" ] || echo "no $(MCP_SHARED)/measured/runs*.csv: set MCP_SHARED"
 demo: deps                           ## set up, build, then plan for this machine and a big one
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tools/demo.sh $(BUILD)/mcpplan

@@ -32,11 +32,10 @@ if [ "$(id -u)" != 0 ]; then
     [ -t 0 ] || as_root="sudo -n" # nobody is there to type a password
 fi
 echo "deps: installing$missing"
-export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! { $as_root apt-get update -qq && $as_root apt-get install -y -qq --no-install-recommends $missing; } \
-    > "$log" 2>&1; then
+apt="$as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq"
+if ! { $apt update && $apt install -y --no-install-recommends $missing; } > "$log" 2>&1; then
     tail -n 5 "$log" >&2
     fail "apt-get could not install$missing; the lines above say why"
 fi
