@@ -25,6 +25,8 @@ CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-saniti
 CFLAGS   ?= $(CFLAGS_$(CONFIG))
 override CFLAGS += -std=c11 $(WARNINGS)
 
+CLANG_DEPS := clang libclang-rt-dev libomp-dev
+
 FOLDERS   := core step topologies planner reports cli
 LIB_SRC   := $(wildcard $(addsuffix /*.c,$(filter-out cli,$(FOLDERS))))
 CLI_SRC   := $(wildcard cli/*.c)
@@ -96,12 +98,12 @@ asan:                                ## tests under AddressSanitizer and UBSan
 	$(Q)! cat build/asan/log.* 2>/dev/null
 # Criterion does not start under TSan, so run the program; clang's OpenMP is understood.
 tsan:                                ## a parallel search under ThreadSanitizer
-	$(Q)tools/deps.sh clang libomp-dev
+	$(Q)tools/deps.sh $(CLANG_DEPS)
 	$(Q)$(MAKE) --no-print-directory CONFIG=tsan BUILD=build/tsan CC=clang all
 	$(Q)TSAN_OPTIONS=ignore_noninstrumented_modules=1 build/tsan/mcpplan plan --model gpt3-175b \
 	  --cluster dgx-a100:16 --global-batch-size 512 --sequence-length 2048 > build/tsan/plan.txt
 fuzz:                                ## run each fuzzer for FUZZ_SECONDS
-	$(Q)tools/deps.sh clang libomp-dev
+	$(Q)tools/deps.sh $(CLANG_DEPS)
 	$(Q)$(MAKE) --no-print-directory CONFIG=fuzz BUILD=build/fuzz CC=clang fuzzers
 	$(Q)for f in $(basename $(notdir $(FUZZ_SRC))); do \
 	  tools/fuzz.sh build/fuzz/tests/fuzz/$$f tests/fuzz/seeds $(FUZZ_SECONDS) || exit 1; done
