@@ -1,0 +1,458 @@
+/* cli/cmd_plan.c: mcpplan plan: search, or predict what is pinned. */
+#include "cli/commands.h"
+#include "cli/plan_view.h"
+#include "core/units.h"
+#include "planner/rule.h"
+#include "step/build.h"
+#include "step/dump.h"
+#include "step/verify.h"
+#include "topologies/detect.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { DEFAULT_SEQUENCE_LENGTH = 4096, MOST_TOP = 100, MOST_OPTIONS = 48 };
+enum method { METHOD_SEARCH, METHOD_RULE, METHOD_EXHAUSTIVE, NUM_METHODS };
+static const char *const method_names[NUM_METHODS] = {"search", "rule", "exhaustive"};
+static const char *const zero_names[4] = {"0", "1", "2", "3"};
+
+struct plan_args {
+    const char *model, *cluster, *stack, *attention, *dump_program;
+    int gpus, top;
+    int64_t global_batch_size, sequence_length;
+    double memory_limit_frac;
+    bool dropout;
+    struct mcp_choice precision;
+    struct mcp_range degrees[MCP_KNOB_MICROBATCH + 1]; /* by knob */
+    struct mcp_choice zero_stage, sequence_parallel, context_parallel_kind, schedule, recompute;
+    struct mcp_choice overlap, method, objective, pipeline_rule, batch_rule;
+};
+
+#define CHOICE(names, value) ((struct mcp_choice){value, names, (int)MCP_COUNT_OF(names)})
+
+static struct plan_args default_args(void)
+{
+    return (struct plan_args){
+        .stack = "megatron-core",
+        .top = 4,
+        .memory_limit_frac = mcp_job_default().memory_limit_frac,
+        .precision = CHOICE(mcp_precision_names, MCP_PRECISION_BF16),
+        .zero_stage = CHOICE(zero_names, -1),
+        .sequence_parallel = CHOICE(mcp_off_on, -1),
+        .context_parallel_kind = CHOICE(mcp_context_kind_names, -1),
+        .schedule = CHOICE(mcp_schedule_names, -1),
+        .recompute = CHOICE(mcp_recompute_names, -1),
+        .overlap = CHOICE(mcp_off_on, 1),
+        .method = CHOICE(method_names, METHOD_SEARCH),
+        .objective = CHOICE(mcp_objective_names, MCP_OBJECTIVE_TIME),
+        .pipeline_rule = CHOICE(mcp_off_on, 1),
+        .batch_rule = CHOICE(mcp_off_on, 1),
+    };
+}
+
+static struct mcp_option *add_rows(struct mcp_option *at, const struct mcp_option *rows,
+                                   size_t count)
+{
+    memcpy(at, rows, count * sizeof *rows);
+    return at + count;
+}
+
+static struct mcp_option *question_options(struct plan_args *a, struct mcp_option *at)
+{
+    const struct mcp_option rows[] = {
+        {"What to train, on what", MCP_OPT_HEADING, NULL, NULL},
+        {"model", MCP_OPT_STRING, &a->model, "a preset, a model file or a config.json"},
+        {"cluster", MCP_OPT_STRING, &a->cluster,
+         "a preset (dgx-h100:16 is 16 nodes), a cluster file, or \"this\" machine"},
+        {"gpus", MCP_OPT_COUNT, &a->gpus, "use that many of its GPUs"},
+        {"global-batch-size", MCP_OPT_COUNT64, &a->global_batch_size, "sequences in a step"},
+        {"sequence-length", MCP_OPT_COUNT64, &a->sequence_length,
+         "tokens in a sequence (default: 4096, or the model's limit if less)"},
+        {"precision", MCP_OPT_CHOICE, &a->precision, "in what the linear layers multiply"},
+        {"stack", MCP_OPT_STRING, &a->stack, "the software that will run the plan"},
+        {"attention", MCP_OPT_STRING, &a->attention,
+         "attention kernel, or \"unfused\" (default: the stack's)"},
+        {"dropout", MCP_OPT_FLAG, &a->dropout, "train with dropout"},
+        {"memory-limit-frac", MCP_OPT_FRAC, &a->memory_limit_frac,
+         "share of a GPU's memory that a plan may use"},
+    };
+    return add_rows(at, rows, MCP_COUNT_OF(rows));
+}
+
+static struct mcp_option *degree_options(struct plan_args *a, struct mcp_option *at)
+{
+    struct mcp_range *degrees = a->degrees;
+    const struct mcp_option rows[] = {
+        {"Pin (8) or bound (1..8) what the search may choose", MCP_OPT_HEADING, NULL, NULL},
+        {"tensor-parallel", MCP_OPT_RANGE, &degrees[MCP_KNOB_TENSOR], "ranks that cut a matrix"},
+        {"context-parallel", MCP_OPT_RANGE, &degrees[MCP_KNOB_CONTEXT],
+         "ranks that cut a sequence"},
+        {"pipeline-parallel", MCP_OPT_RANGE, &degrees[MCP_KNOB_PIPELINE],
+         "stages that cut the layers"},
+        {"data-parallel", MCP_OPT_RANGE, &degrees[MCP_KNOB_DATA], "replicas"},
+        {"expert-parallel", MCP_OPT_RANGE, &degrees[MCP_KNOB_EXPERT],
+         "ranks that share the experts"},
+        {"virtual-stages", MCP_OPT_RANGE, &degrees[MCP_KNOB_VIRTUAL_STAGES],
+         "chunks of layers on each stage"},
+        {"microbatch-size", MCP_OPT_RANGE, &degrees[MCP_KNOB_MICROBATCH],
+         "sequences that pass a stage together"},
+        {"zero-stage", MCP_OPT_CHOICE, &a->zero_stage,
+         "shard the optimizer (1), gradients (2), weights (3) over replicas"},
+        {"sequence-parallel", MCP_OPT_CHOICE, &a->sequence_parallel,
+         "cut tokens between matrices over the tensor ranks"},
+        {"context-parallel-kind", MCP_OPT_CHOICE, &a->context_parallel_kind,
+         "how attention sees other ranks' tokens"},
+        {"schedule", MCP_OPT_CHOICE, &a->schedule, "order of a stage's microbatches"},
+        {"recompute", MCP_OPT_CHOICE, &a->recompute, "activations that backward makes again"},
+        {"overlap", MCP_OPT_CHOICE, &a->overlap, "hide what communication the stack can"},
+    };
+    return add_rows(at, rows, MCP_COUNT_OF(rows));
+}
+
+static struct mcp_option *search_options(struct plan_args *a, struct mcp_option *at)
+{
+    const struct mcp_option rows[] = {
+        {"How to choose", MCP_OPT_HEADING, NULL, NULL},
+        {"method", MCP_OPT_CHOICE, &a->method,
+         "search; rule: square roots of the sizes; exhaustive: price also what cannot win"},
+        {"objective", MCP_OPT_CHOICE, &a->objective, "what the best plan has least of"},
+        {"top", MCP_OPT_COUNT, &a->top, "plans to show, of different layouts"},
+        {"pipeline-rule", MCP_OPT_CHOICE, &a->pipeline_rule,
+         "at most a fifth as many stages as layers"},
+        {"batch-rule", MCP_OPT_CHOICE, &a->batch_rule,
+         "a replica's batch divisible by microbatch x pipeline"},
+        {"What to write", MCP_OPT_HEADING, NULL, NULL},
+        {"dump-program", MCP_OPT_FILE, &a->dump_program, "the plan's step, op by op"},
+    };
+    return add_rows(at, rows, MCP_COUNT_OF(rows));
+}
+
+static const char description[] =
+    "Every plan with uniform stages is judged: refused by a rule or by memory, or priced in time "
+    "and memory; the best is shown with what the others lose. A pinned pipeline-parallel lifts the "
+    "pipeline rule, a pinned microbatch-size the batch rule. Where every degree, microbatch-size, "
+    "virtual-stages, zero-stage and recompute have one value left, that plan is predicted, whether "
+    "it fits or not.";
+static const char examples[] =
+    "mcpplan plan --model llama-3.1-70b --cluster dgx-h100:8 --global-batch-size 512\n"
+    "mcpplan plan --model gpt3-175b --cluster dgx-a100:128 --global-batch-size 1536 "
+    "--tensor-parallel 8 -o plan.json\n";
+
+static bool parse(struct mcp_context *ctx, struct plan_args *args, int argc, char **argv)
+{
+    struct mcp_option options[MOST_OPTIONS];
+    struct mcp_option *end = question_options(args, options);
+    end = degree_options(args, end);
+    end = search_options(args, end);
+    const struct mcp_usage usage = {
+        .command = "plan",
+        .summary = "find the fastest legal way to split a model over a cluster",
+        .synopsis = "--model M --cluster C --global-batch-size B [options]",
+        .description = description,
+        .options = options,
+        .num_options = (size_t)(end - options),
+        .examples = examples,
+    };
+    static const char *const needed[] = {"model", "cluster", "global-batch-size"};
+    if (!mcp_options_parse(ctx, &usage, argc, argv))
+        return false;
+    for (size_t i = 0; i < MCP_COUNT_OF(needed) && ctx->status == MCP_OK; i++)
+        ctx->status = mcp_options_need(&usage, needed[i], &ctx->err);
+    return ctx->status == MCP_OK;
+}
+
+/* The question */
+
+struct question {
+    struct mcp_model model;
+    struct mcp_cluster cluster;
+    struct mcp_job job;
+    struct mcp_stack stack;
+    struct mcp_question asked; /* points to the four */
+};
+
+static enum mcp_status load_cluster(struct mcp_context *ctx, const struct plan_args *args,
+                                    struct mcp_cluster *cluster)
+{
+    if (mcp_same(args->cluster, "this"))
+        MCP_TRY(mcp_cluster_detect(ctx->arena, cluster, &ctx->err));
+    else
+        MCP_TRY(mcp_cluster_load(ctx->arena, args->cluster, cluster, &ctx->err));
+    if (args->gpus == 0)
+        return MCP_OK;
+    bool one_node = cluster->num_nodes == 1 && strchr(args->cluster, ':') == NULL &&
+                    !mcp_same(args->cluster, "this");
+    if (!one_node || args->gpus <= mcp_cluster_gpus(cluster))
+        return mcp_cluster_take(cluster, args->gpus, &ctx->err);
+    MCP_TRY(mcp_cluster_set_gpus(cluster, args->gpus, &ctx->err));
+    mcp_note("--gpus %d: %d nodes of %s", args->gpus, cluster->num_nodes, cluster->name);
+    return MCP_OK;
+}
+
+static int64_t default_sequence_length(const struct mcp_model *model)
+{
+    int longest = model->max_sequence_length;
+    return longest > 0 && longest < DEFAULT_SEQUENCE_LENGTH ? longest : DEFAULT_SEQUENCE_LENGTH;
+}
+
+static enum mcp_status check_length(const struct mcp_model *model, const struct mcp_job *job,
+                                    struct mcp_error *err)
+{
+    if (model->position != MCP_POSITION_LEARNED || model->max_sequence_length == 0 ||
+        job->sequence_length <= model->max_sequence_length)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID,
+                    "sequence_length=%lld exceeds the %d learned positions of %s; at most %d",
+                    (long long)job->sequence_length, model->max_sequence_length, model->name,
+                    model->max_sequence_length);
+}
+
+static enum mcp_status load_question(struct mcp_context *ctx, const struct plan_args *args,
+                                     struct question *out)
+{
+    MCP_TRY(mcp_model_load(ctx->arena, args->model, &out->model, &ctx->err));
+    MCP_TRY(load_cluster(ctx, args, &out->cluster));
+    MCP_TRY(mcp_stack_load(ctx->arena, args->stack, &out->stack, &ctx->err));
+    out->job = mcp_job_default();
+    out->job.global_batch_size = args->global_batch_size;
+    out->job.sequence_length = args->sequence_length > 0 ? args->sequence_length
+                                                         : default_sequence_length(&out->model);
+    out->job.precision = (enum mcp_precision)args->precision.value;
+    out->job.dropout = args->dropout;
+    out->job.attention = args->attention ? args->attention : "";
+    out->job.memory_limit_frac = args->memory_limit_frac;
+    out->asked = (struct mcp_question){&out->model, &out->cluster, &out->job, &out->stack};
+    MCP_TRY(mcp_job_check(&out->job, &ctx->err));
+    MCP_TRY(check_length(&out->model, &out->job, &ctx->err));
+    if (args->objective.value == MCP_OBJECTIVE_COST && isnan(out->cluster.gpu.price_per_gpu_hour))
+        return mcp_fail(&ctx->err, MCP_INVALID,
+                        "--objective cost needs price_per_gpu_hour, which is unknown for %s; "
+                        "state it in a cluster file, or choose --objective time",
+                        out->cluster.gpu.name);
+    return MCP_OK;
+}
+
+static void pin_choice(struct mcp_plan_space *space, enum mcp_knob knob,
+                       const struct mcp_choice *choice)
+{
+    if (choice->value >= 0)
+        mcp_space_pin(space, knob, choice->value);
+}
+
+static struct mcp_plan_space space_of(const struct plan_args *args)
+{
+    struct mcp_plan_space space = mcp_space_default();
+    for (int knob = MCP_KNOB_TENSOR; knob <= MCP_KNOB_MICROBATCH; knob++) {
+        struct mcp_range range = args->degrees[knob];
+        space.knobs[knob] = (struct mcp_interval){range.high > 0, range.low, range.high};
+    }
+    pin_choice(&space, MCP_KNOB_ZERO_STAGE, &args->zero_stage);
+    pin_choice(&space, MCP_KNOB_SEQUENCE_PARALLEL, &args->sequence_parallel);
+    pin_choice(&space, MCP_KNOB_CONTEXT_KIND, &args->context_parallel_kind);
+    pin_choice(&space, MCP_KNOB_SCHEDULE, &args->schedule);
+    pin_choice(&space, MCP_KNOB_RECOMPUTE, &args->recompute);
+    space.pipeline_rule = args->pipeline_rule.value != 0;
+    space.batch_rule = args->batch_rule.value != 0;
+    space.overlap = args->overlap.value != 0;
+    return space;
+}
+
+/* The answer */
+
+static void predict(struct mcp_arena *arena, struct mcp_plan_view *view)
+{
+    const struct mcp_answer *answer = view->answer;
+    int count = answer->count > 0 ? answer->count : 1;
+    struct mcp_pricer *pricer = mcp_pricer_new(arena, view->question);
+    struct mcp_prediction *predictions = MCP_ARRAY(arena, count, struct mcp_prediction);
+    for (int i = 0; i < answer->count; i++)
+        mcp_estimate(pricer, &answer->found[i].plan, &predictions[i]);
+    if (answer->count == 0)
+        mcp_estimate(pricer, &view->plan, &predictions[0]);
+    view->predictions = predictions;
+    view->prediction = &predictions[0];
+    view->priced = true;
+}
+
+static void refuse(struct mcp_refusals *refusals, const char *rule, const char *text)
+{
+    refusals->items[0] = (struct mcp_refusal){rule, text};
+    refusals->count = 1;
+}
+
+static const char *say_memory(struct mcp_arena *arena, const struct mcp_plan_view *view)
+{
+    const struct mcp_prediction *p = view->prediction;
+    const double gib = (double)(1 << 30);
+    return mcp_format(arena,
+                      "%s needs %.1f GiB on a GPU, %.1f GiB more than %.2f of its memory, %.1f GiB",
+                      view->predicts ? "the plan" : "the smallest plan",
+                      (double)p->peak_memory_bytes / gib,
+                      (double)(p->peak_memory_bytes - p->memory_limit_bytes) / gib,
+                      view->question->job->memory_limit_frac, (double)p->memory_limit_bytes / gib);
+}
+
+static const char *say_rule(struct mcp_arena *arena, const struct mcp_plan_view *view,
+                            const char *rule)
+{
+    const struct mcp_search_record *record = &view->answer->record;
+    bool pipeline = rule == mcp_rule_pipeline;
+    return mcp_format(arena, "no plan keeps the %s rule (%s): it refuses %s of %s candidates",
+                      pipeline ? "pipeline" : "batch",
+                      pipeline ? "at most a fifth as many stages as layers"
+                               : "global / data divisible by microbatch x pipeline",
+                      mcp_show_integer(arena, mcp_search_refused(record, rule)),
+                      mcp_show_integer(arena, record->candidates));
+}
+
+/* Nothing fits: the closest plan, and what stands against it. */
+static enum mcp_status explain(struct mcp_context *ctx, const struct mcp_search_options *options,
+                               struct mcp_plan_view *view)
+{
+    const struct mcp_answer *answer = view->answer;
+    const char *rule = mcp_binding_rule(&answer->record);
+    if (rule == mcp_rule_memory) {
+        view->plan = answer->smallest.plan;
+        view->has_plan = true;
+        predict(ctx->arena, view);
+        refuse(&view->refusals, rule, say_memory(ctx->arena, view));
+    } else if (rule == mcp_rule_batch || rule == mcp_rule_pipeline) {
+        refuse(&view->refusals, rule, say_rule(ctx->arena, view, rule));
+    } else if (mcp_least_illegal(ctx->arena, view->question, view->space, &view->plan,
+                                 &view->refusals)) {
+        mcp_plan_view_fail(ctx->arena, view, &ctx->err);
+        return MCP_INVALID;
+    } else {
+        return mcp_fail(&ctx->err, MCP_INVALID,
+                        "no degrees within the bounds multiply to %d GPUs",
+                        mcp_cluster_gpus(view->question->cluster));
+    }
+    if (!view->predicts)
+        mcp_nearest_changes(ctx->arena, view->question, view->space, options, &view->changes);
+    return MCP_OK;
+}
+
+/* One value left of all that is pinned in a launch script: what the schedule, the
+ * kinds of context and sequence parallelism may still be does not count. */
+static bool predicts(struct mcp_arena *arena, const struct mcp_question *question,
+                     const struct mcp_plan_space *space)
+{
+    struct mcp_layout *layouts;
+    struct mcp_choices choices;
+    if (mcp_space_layouts(arena, question, space, &layouts) != 1)
+        return false;
+    mcp_space_choices(arena, question, space, &layouts[0], &choices);
+    for (int i = 1; i < choices.num_interleaves; i++)
+        if (choices.interleaves[i].virtual_stages != choices.interleaves[0].virtual_stages)
+            return false;
+    return choices.microbatches.count == 1 && choices.zero_stages.count == 1 &&
+           choices.recomputes.count == 1;
+}
+
+static void note_lifted(const struct mcp_plan_view *view)
+{
+    if (view->space->pipeline_rule && mcp_space_pinned(view->space, MCP_KNOB_PIPELINE) &&
+        !mcp_pipeline_rule(view->question, &view->plan))
+        mcp_note("pipeline_parallel=%d is pinned, so the pipeline rule, which would refuse it, is "
+                 "lifted",
+                 view->plan.pipeline_parallel);
+    if (view->space->batch_rule && mcp_space_pinned(view->space, MCP_KNOB_MICROBATCH) &&
+        !mcp_batch_rule(view->question, &view->plan))
+        mcp_note("microbatch_size=%d is pinned, so the batch rule, which would refuse the plan, is "
+                 "lifted",
+                 view->plan.microbatch_size);
+}
+
+static enum mcp_status search(struct mcp_context *ctx, const struct plan_args *args,
+                              const struct mcp_plan_space *asked, struct mcp_plan_view *view)
+{
+    struct mcp_plan_space *space = MCP_NEW(ctx->arena, struct mcp_plan_space);
+    struct mcp_answer *answer = MCP_NEW(ctx->arena, struct mcp_answer);
+    const struct mcp_search_options options = {
+        .objective = (enum mcp_objective)args->objective.value,
+        .top = args->top < MOST_TOP ? args->top : MOST_TOP,
+        .exhaustive = args->method.value == METHOD_EXHAUSTIVE,
+    };
+    *space = *asked;
+    MCP_TRY(mcp_space_check(view->question, space, &ctx->err));
+    view->predicts = predicts(ctx->arena, view->question, space);
+    if (view->predicts)
+        space->pipeline_rule = space->batch_rule = false;
+    mcp_search(ctx->arena, view->question, space, &options, answer);
+    view->answer = answer;
+    view->space = space;
+    if (answer->count == 0)
+        return explain(ctx, &options, view);
+    view->plan = answer->found[0].plan;
+    view->has_plan = true;
+    predict(ctx->arena, view);
+    note_lifted(view);
+    return MCP_OK;
+}
+
+/* The rule of thumb's degrees, and the best of what it leaves open. */
+static enum mcp_status by_rule(struct mcp_context *ctx, const struct plan_args *args,
+                               struct mcp_plan_view *view)
+{
+    struct mcp_plan_space space = space_of(args);
+    view->arithmetic = mcp_rule_arithmetic(ctx->arena, view->question);
+    view->plan = mcp_rule_plan(view->question);
+    view->has_plan = true;
+    view->answer = MCP_NEW(ctx->arena, struct mcp_answer);
+    for (int knob = 0; knob < MCP_NUM_KNOBS; knob++)
+        if (space.knobs[knob].given && knob <= MCP_KNOB_DATA)
+            return mcp_fail(&ctx->err, MCP_USAGE,
+                            "--method rule chooses %s itself; leave it out, or use --method search",
+                            mcp_knob_names[knob]);
+    if (!mcp_rule_legal(ctx->arena, view->question, &view->plan, &view->refusals))
+        return MCP_OK;
+    for (int knob = MCP_KNOB_TENSOR; knob <= MCP_KNOB_DATA; knob++)
+        mcp_space_pin(&space, (enum mcp_knob)knob,
+                      mcp_knob_value((enum mcp_knob)knob, &view->plan));
+    return search(ctx, args, &space, view);
+}
+
+static enum mcp_status dump_program(struct mcp_context *ctx, const struct mcp_plan_view *view,
+                                    const char *path)
+{
+    struct mcp_program program;
+    mcp_program_build(ctx->arena, view->question, &view->plan, &program);
+    MCP_TRY(mcp_program_verify(ctx->arena, &program, &ctx->err));
+    return mcp_output_file(ctx, path, mcp_program_to_json(ctx->arena, &program));
+}
+
+/* A refused question is answered too, but leaves no file. */
+static enum mcp_status show(struct mcp_context *ctx, const struct plan_args *args,
+                            const struct mcp_plan_view *view)
+{
+    bool refused = view->refusals.count > 0 && !view->predicts;
+    struct mcp_text text = mcp_text_new(ctx->arena);
+    mcp_plan_view_text(&text, &ctx->style, view);
+    if (refused)
+        ctx->output_path = NULL;
+    if (!refused && args->dump_program)
+        MCP_TRY(dump_program(ctx, view, args->dump_program));
+    MCP_TRY(mcp_output_result(ctx, &text, mcp_plan_view_json(ctx->arena, view)));
+    return refused ? mcp_plan_view_fail(ctx->arena, view, &ctx->err) : MCP_OK;
+}
+
+enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
+{
+    struct plan_args args = default_args();
+    struct question question;
+    if (!parse(ctx, &args, argc, argv))
+        return ctx->status;
+    MCP_TRY(load_question(ctx, &args, &question));
+    struct mcp_plan_view view = {
+        .question = &question.asked,
+        .objective = (enum mcp_objective)args.objective.value,
+        .method = method_names[args.method.value],
+    };
+    if (args.method.value == METHOD_RULE) {
+        MCP_TRY(by_rule(ctx, &args, &view));
+    } else {
+        const struct mcp_plan_space space = space_of(&args);
+        MCP_TRY(search(ctx, &args, &space, &view));
+    }
+    return show(ctx, &args, &view);
+}

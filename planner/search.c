@@ -1,0 +1,271 @@
+/* planner/search.c: judge every candidate, one layout a task; the only door to
+ * OpenMP. */
+#include "planner/search.h"
+
+#include "core/text.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const mcp_objective_names[MCP_NUM_OBJECTIVES] = {"time", "memory", "cost"};
+const char mcp_rule_pipeline[] = "pipeline_rule";
+const char mcp_rule_batch[] = "batch_rule";
+const char mcp_rule_memory[] = "memory";
+
+/* Plans that keep the article's rules, and those that break one of them. */
+enum { KEEPS_ALL, BREAKS_PIPELINE, BREAKS_BATCH, NUM_CLASSES };
+
+/* The best of several; without chunks, which belong to the layout. */
+struct best {
+    bool any;
+    enum mcp_recompute recompute;
+    struct mcp_found found;
+};
+
+/* What a layout has to say. Each task writes its own; they are joined in order. */
+struct finding {
+    struct best best[NUM_CLASSES];
+    struct best smallest;
+    struct mcp_search_record record;
+};
+
+struct search {
+    const struct mcp_question *question;
+    const struct mcp_plan_space *space;
+    const struct mcp_search_options *options;
+    struct mcp_layout *layouts;
+    struct finding *findings; /* [layouts] */
+    int num_layouts;
+};
+
+/* One thread's own. */
+struct worker {
+    struct mcp_arena *arena;
+    struct mcp_pricer *pricer;
+    struct mcp_prediction *prediction;
+};
+
+static void refuse(struct mcp_search_record *record, const char *rule, int64_t count)
+{
+    int i = 0;
+    while (i < record->num_refused && !mcp_same(record->refused[i].rule, rule))
+        i++;
+    if (i == MCP_MAX_REFUSED)
+        i--;
+    else if (i == record->num_refused)
+        record->refused[record->num_refused++].rule = rule;
+    record->refused[i].count += count;
+}
+
+int64_t mcp_search_refused(const struct mcp_search_record *record, const char *rule)
+{
+    for (int i = 0; i < record->num_refused; i++)
+        if (mcp_same(record->refused[i].rule, rule))
+            return record->refused[i].count;
+    return 0;
+}
+
+/* Below 0: `a` is better. Equal plans in both leave the earlier one. */
+static int compare(enum mcp_objective objective, const struct mcp_found *a,
+                   const struct mcp_found *b)
+{
+    int by_time = (a->iteration_s > b->iteration_s) - (a->iteration_s < b->iteration_s);
+    int by_memory = (a->peak_memory_bytes > b->peak_memory_bytes) -
+                    (a->peak_memory_bytes < b->peak_memory_bytes);
+    if (objective == MCP_OBJECTIVE_MEMORY)
+        return by_memory != 0 ? by_memory : by_time;
+    return by_time != 0 ? by_time : by_memory;
+}
+
+static void keep(struct best *best, enum mcp_objective objective, const struct mcp_found *found,
+                 enum mcp_recompute recompute)
+{
+    if (best->any && compare(objective, found, &best->found) >= 0)
+        return;
+    *best = (struct best){true, recompute, *found};
+    best->found.plan.chunks = NULL;
+}
+
+static void join_best(struct best *into, enum mcp_objective objective, const struct best *from)
+{
+    if (from->any)
+        keep(into, objective, &from->found, from->recompute);
+}
+
+/* KEEPS_ALL .. BREAKS_BATCH, or NUM_CLASSES for a plan that is refused. */
+static int classify(const struct search *search, const struct mcp_plan *plan,
+                    struct mcp_search_record *record)
+{
+    const char *rule = mcp_illegal_rule(search->question, plan);
+    bool pipeline = !mcp_space_keeps_pipeline_rule(search->space) ||
+                    mcp_pipeline_rule(search->question, plan);
+    bool batch = rule || !mcp_space_keeps_batch_rule(search->space) ||
+                 mcp_batch_rule(search->question, plan);
+    if (!rule && pipeline && batch)
+        return KEEPS_ALL;
+    refuse(record, rule ? rule : pipeline ? mcp_rule_batch : mcp_rule_pipeline, 1);
+    if (rule || pipeline == batch)
+        return NUM_CLASSES;
+    return pipeline ? BREAKS_BATCH : BREAKS_PIPELINE;
+}
+
+/* Prices a candidate; true when it fits. */
+static bool price(const struct search *search, struct worker *worker, const struct mcp_plan *plan,
+                  int class, struct finding *finding)
+{
+    enum mcp_objective objective = search->options->objective;
+    enum mcp_recompute recompute = mcp_uniform_recompute(plan);
+    mcp_estimate(worker->pricer, plan, worker->prediction);
+    struct mcp_found found = {*plan, worker->prediction->iteration_s,
+                              worker->prediction->peak_memory_bytes};
+    if (class == KEEPS_ALL) {
+        finding->record.priced++;
+        keep(&finding->smallest, MCP_OBJECTIVE_MEMORY, &found, recompute);
+    }
+    if (worker->prediction->fits)
+        keep(&finding->best[class], objective, &found, recompute);
+    else if (class == KEEPS_ALL)
+        refuse(&finding->record, mcp_rule_memory, 1);
+    return worker->prediction->fits;
+}
+
+/* Candidates first .. first + count differ in recompute alone, least first. */
+static void judge_recomputes(const struct search *search, struct worker *worker,
+                             const struct mcp_choices *choices, int64_t first,
+                             struct finding *finding)
+{
+    bool stops = !search->options->exhaustive && search->options->objective != MCP_OBJECTIVE_MEMORY;
+    int count = choices->recomputes.count;
+    for (int i = 0; i < count; i++) {
+        struct mcp_plan plan;
+        mcp_choices_plan(choices, first + i, &plan);
+        int class = classify(search, &plan, &finding->record);
+        if (class == NUM_CLASSES || !price(search, worker, &plan, class, finding) || !stops)
+            continue;
+        if (class == KEEPS_ALL)
+            finding->record.bounded += count - i - 1;
+        else
+            refuse(&finding->record, class == BREAKS_BATCH ? mcp_rule_batch : mcp_rule_pipeline,
+                   count - i - 1);
+        return;
+    }
+}
+
+static void judge_layout(const struct search *search, struct worker *worker, int index)
+{
+    struct mcp_choices choices;
+    struct finding *finding = &search->findings[index];
+    struct mcp_arena *arena = mcp_arena_new();
+    mcp_space_choices(arena, search->question, search->space, &search->layouts[index], &choices);
+    int64_t count = mcp_choices_count(&choices);
+    finding->record.candidates = count;
+    for (int64_t first = 0; first < count; first += choices.recomputes.count)
+        judge_recomputes(search, worker, &choices, first, finding);
+    mcp_arena_free(arena);
+}
+
+static void judge_all(const struct search *search)
+{
+    int threads = search->options->num_threads;
+#pragma omp parallel num_threads(threads > 0 ? threads : omp_get_num_procs())
+    {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct worker worker = {arena, mcp_pricer_new(arena, search->question),
+                                MCP_NEW(arena, struct mcp_prediction)};
+#pragma omp for schedule(dynamic)
+        for (int i = 0; i < search->num_layouts; i++)
+            judge_layout(search, &worker, i);
+        mcp_arena_free(arena);
+    }
+}
+
+static int by_count(const void *a, const void *b)
+{
+    const struct mcp_refused *x = a, *y = b;
+    if (x->count != y->count)
+        return x->count < y->count ? 1 : -1;
+    return strcmp(x->rule, y->rule);
+}
+
+static void join_records(const struct search *search, struct mcp_search_record *out)
+{
+    for (int i = 0; i < search->num_layouts; i++) {
+        const struct mcp_search_record *record = &search->findings[i].record;
+        out->candidates += record->candidates;
+        out->bounded += record->bounded;
+        out->priced += record->priced;
+        for (int k = 0; k < record->num_refused; k++)
+            refuse(out, record->refused[k].rule, record->refused[k].count);
+    }
+    qsort(out->refused, (size_t)out->num_refused, sizeof *out->refused, by_count);
+    out->proven_optimal = true;
+}
+
+static struct mcp_found finish(struct mcp_arena *arena, const struct mcp_question *question,
+                               const struct best *best)
+{
+    struct mcp_found found = best->found;
+    mcp_plan_uniform_chunks(arena, &found.plan, question->model->num_layers, best->recompute);
+    return found;
+}
+
+/* The best of each layout, best first, `top` of them. */
+static void rank_layouts(struct mcp_arena *arena, const struct search *search,
+                         struct mcp_answer *out)
+{
+    int top = search->options->top > 1 ? search->options->top : 1;
+    const struct best **order = MCP_ARRAY(arena, top, const struct best *);
+    int count = 0;
+    for (int i = 0; i < search->num_layouts; i++) {
+        const struct best *best = &search->findings[i].best[KEEPS_ALL];
+        int at = count;
+        while (best->any && at > 0 &&
+               compare(search->options->objective, &best->found, &order[at - 1]->found) < 0)
+            at--;
+        if (!best->any || at == top)
+            continue;
+        count += count < top;
+        memmove(order + at + 1, order + at, (size_t)(count - at - 1) * sizeof(struct best *));
+        order[at] = best;
+    }
+    out->count = count;
+    out->found = MCP_ARRAY(arena, count, struct mcp_found);
+    for (int i = 0; i < count; i++)
+        out->found[i] = finish(arena, search->question, order[i]);
+}
+
+static void join_beyond(struct mcp_arena *arena, const struct search *search,
+                        struct mcp_answer *out)
+{
+    struct best smallest = {0}, beyond[2] = {0};
+    for (int i = 0; i < search->num_layouts; i++) {
+        const struct finding *finding = &search->findings[i];
+        join_best(&smallest, MCP_OBJECTIVE_MEMORY, &finding->smallest);
+        for (int k = 0; k < 2; k++)
+            join_best(&beyond[k], search->options->objective, &finding->best[BREAKS_PIPELINE + k]);
+    }
+    out->has_smallest = smallest.any;
+    if (smallest.any)
+        out->smallest = finish(arena, search->question, &smallest);
+    for (int k = 0; k < 2; k++) {
+        out->has_beyond[k] = beyond[k].any;
+        if (beyond[k].any)
+            out->beyond[k] = finish(arena, search->question, &beyond[k]);
+    }
+}
+
+void mcp_search(struct mcp_arena *arena, const struct mcp_question *question,
+                const struct mcp_plan_space *space, const struct mcp_search_options *options,
+                struct mcp_answer *out)
+{
+    struct search search = {.question = question, .space = space, .options = options};
+    search.num_layouts = mcp_space_layouts(arena, question, space, &search.layouts);
+    search.findings = MCP_ARRAY(arena, search.num_layouts, struct finding);
+    judge_all(&search);
+    *out = (struct mcp_answer){0};
+    join_records(&search, &out->record);
+    rank_layouts(arena, &search, out);
+    join_beyond(arena, &search, out);
+}
+

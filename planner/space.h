@@ -1,0 +1,119 @@
+/* planner/space.h: every plan with uniform stages that a search looks at.
+ *
+ * Two levels. A layout is a way to factor the GPUs: tensor, context, pipeline,
+ * data, expert. Under a layout the other choices are independent lists, so a
+ * candidate is a number: choices have a product, and an order that never changes.
+ *
+ *   tensor, context, pipeline   divisors of the GPUs; data is what remains
+ *   expert_parallel             divisors of the experts that divide t c d
+ *   virtual_stages              1, and for each size of chunk the fewest
+ *                               that give it
+ *   microbatch_size             divisors of global batch / data, at most 4,096
+ *   zero_stage                  0 .. 3; 0 alone where nothing is replicated
+ *   sequence_parallel           off and on; off alone where tensor is 1
+ *   context_parallel_kind       all; ring alone where context is 1
+ *   schedule                    1F1B and GPipe; interleaved with virtual stages
+ *   recompute                   none, selective, full, the same for all layers
+ *
+ * A knob can be bounded or pinned; a pinned value is a candidate even where it is
+ * illegal, so that step/legal.h can say why. */
+#ifndef MCP_PLANNER_SPACE_H
+#define MCP_PLANNER_SPACE_H
+
+#include "core/arena.h"
+#include "core/error.h"
+#include "core/plan.h"
+#include "step/legal.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum mcp_knob {
+    MCP_KNOB_TENSOR,
+    MCP_KNOB_CONTEXT,
+    MCP_KNOB_PIPELINE,
+    MCP_KNOB_DATA,
+    MCP_KNOB_EXPERT,
+    MCP_KNOB_VIRTUAL_STAGES,
+    MCP_KNOB_MICROBATCH,
+    MCP_KNOB_ZERO_STAGE,
+    MCP_KNOB_SEQUENCE_PARALLEL, /* 0, 1 */
+    MCP_KNOB_CONTEXT_KIND,      /* enum mcp_context_kind */
+    MCP_KNOB_SCHEDULE,          /* enum mcp_schedule */
+    MCP_KNOB_RECOMPUTE,         /* enum mcp_recompute */
+    MCP_NUM_KNOBS
+};
+extern const char *const mcp_knob_names[MCP_NUM_KNOBS]; /* the plan's JSON keys */
+
+/* A plan's value of it, and that in words: "8", "full", "on". */
+int mcp_knob_value(enum mcp_knob knob, const struct mcp_plan *plan);
+const char *mcp_knob_text(struct mcp_arena *arena, enum mcp_knob knob, int value);
+
+struct mcp_interval { /* pinned where low == high */
+    bool given;
+    int low, high;
+};
+
+struct mcp_plan_space {
+    struct mcp_interval knobs[MCP_NUM_KNOBS];
+    bool pipeline_rule, batch_rule; /* the article's, as asked for */
+    bool overlap;                   /* plans ask their stack to hide what it can */
+};
+
+/* Nothing bounded, both rules and overlap on. */
+struct mcp_plan_space mcp_space_default(void);
+void mcp_space_pin(struct mcp_plan_space *space, enum mcp_knob knob, int value);
+bool mcp_space_pinned(const struct mcp_plan_space *space, enum mcp_knob knob);
+
+/* Do the article's rules hold here? A pinned pipeline_parallel lifts the first, a
+ * pinned microbatch_size the second. */
+bool mcp_space_keeps_pipeline_rule(const struct mcp_plan_space *space);
+bool mcp_space_keeps_batch_rule(const struct mcp_plan_space *space);
+
+/* Pinned and bounded degrees that no number of the cluster's GPUs, or of the
+ * batch, can mean: MCP_INVALID with the arithmetic and the nearest legal value. */
+enum mcp_status mcp_space_check(const struct mcp_question *question, const struct mcp_plan_space *space,
+                                struct mcp_error *err);
+
+struct mcp_layout {
+    int tensor_parallel, context_parallel, pipeline_parallel, data_parallel, expert_parallel;
+};
+
+/* All layouts, in ascending order of tensor, context, pipeline, expert. */
+int mcp_space_layouts(struct mcp_arena *arena, const struct mcp_question *question,
+                      const struct mcp_plan_space *space, struct mcp_layout **out);
+
+struct mcp_interleave {
+    int virtual_stages;
+    enum mcp_schedule schedule;
+};
+
+struct mcp_values {
+    int count;
+    int *items;
+};
+
+/* The independent lists under one layout. The last varies fastest. */
+struct mcp_choices {
+    struct mcp_plan base;
+    struct mcp_values context_kinds;
+    struct mcp_values sequence_parallel;
+    int num_interleaves;
+    struct mcp_interleave *interleaves;
+    struct mcp_values microbatches;
+    struct mcp_values zero_stages;
+    struct mcp_values recomputes;
+    struct mcp_chunk **chunks; /* [num_interleaves][recomputes.count]; NULL: too many stages */
+};
+
+void mcp_space_choices(struct mcp_arena *arena, const struct mcp_question *question,
+                       const struct mcp_plan_space *space, const struct mcp_layout *layout,
+                       struct mcp_choices *out);
+int64_t mcp_choices_count(const struct mcp_choices *choices);
+/* Candidate 0 <= index < count. Its chunks are shared: copy what is kept. */
+void mcp_choices_plan(const struct mcp_choices *choices, int64_t index, struct mcp_plan *out);
+
+/* What recompute all layers of a uniform plan do. */
+enum mcp_recompute mcp_uniform_recompute(const struct mcp_plan *plan);
+
+#endif
