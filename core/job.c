@@ -20,8 +20,8 @@ static enum mcp_status read_precision(struct mcp_json *json, struct mcp_job *job
     if (!mcp_json_has(json, "precision"))
         return MCP_OK;
     int index;
-    MCP_TRY(mcp_json_choice(json, "precision", mcp_precision_names, MCP_NUM_PRECISIONS, &index,
-                            err));
+    MCP_TRY(
+        mcp_json_choice(json, "precision", mcp_precision_names, MCP_NUM_PRECISIONS, &index, err));
     job->precision = (enum mcp_precision)index;
     return MCP_OK;
 }

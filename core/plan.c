@@ -188,8 +188,8 @@ static enum mcp_status read_run(struct mcp_json *list, size_t index, struct mcp_
             return MCP_OK;
         }
     }
-    return mcp_json_fail(mcp_json_at(list, 2 * index), err,
-                         "\"%s\" is not none, selective or full", name);
+    return mcp_json_fail(mcp_json_at(list, 2 * index), err, "\"%s\" is not none, selective or full",
+                         name);
 }
 
 static enum mcp_status read_recompute(struct mcp_arena *arena, struct mcp_json *json,
@@ -255,8 +255,8 @@ static enum mcp_status check_cover(const struct mcp_json *stages, const struct m
         const struct mcp_chunk *chunk = &plan->chunks[k];
         int r = k % plan->pipeline_parallel, c = k / plan->pipeline_parallel;
         if (chunk->first_layer != next)
-            return contradicts(stages, err, "stage %d, chunk %d starts at layer %d, not at %lld", r, c,
-                               chunk->first_layer, (long long)next);
+            return contradicts(stages, err, "stage %d, chunk %d starts at layer %d, not at %lld", r,
+                               c, chunk->first_layer, (long long)next);
         if (chunk->num_layers == 0 && (count == 1 || (k > 0 && k < count - 1)))
             return contradicts(stages, err, "stage %d, chunk %d has no layers", r, c);
         next += chunk->num_layers;
@@ -278,8 +278,8 @@ static enum mcp_status read_stages(struct mcp_arena *arena, struct mcp_json *fil
     for (int r = 0; r < p; r++) {
         MCP_TRY(mcp_json_array(mcp_json_at(stages, (size_t)r), "chunks", &chunks, err));
         for (int c = 0; c < v; c++)
-            MCP_TRY(read_chunk(arena, mcp_json_at(chunks, (size_t)c), &plan->chunks[c * p + r],
-                               err));
+            MCP_TRY(
+                read_chunk(arena, mcp_json_at(chunks, (size_t)c), &plan->chunks[c * p + r], err));
     }
     return check_cover(stages, plan, err);
 }

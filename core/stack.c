@@ -15,7 +15,10 @@ struct field {
     double low, high; /* of reals, inclusive */
 };
 
-#define FIELD(type, key, low, high) {#key, type, offsetof(struct mcp_stack, key), low, high}
+#define FIELD(type, key, low, high)                                                                \
+    {                                                                                              \
+#key, type, offsetof(struct mcp_stack, key), low, high                                     \
+    }
 #define FRAC(key) FIELD(REAL, key, 0, 1)
 #define RATE(key) FIELD(REAL, key, 0.01, 2)
 #define AMOUNT(key) FIELD(REAL, key, 0, 1e6)
@@ -38,6 +41,7 @@ static const struct field fields[] = {
     FRAC(regather_exposed_frac),
     RATE(network_frac),
     OTHER(TEXT, attention),
+    OTHER(FLAG, fused_attention_sinks),
     OTHER(FLAG, scatter_gather_pipeline),
     OTHER(FLAG, all_reduce_gradients),
     OTHER(FLAG, deduplicated_dispatch),
@@ -77,8 +81,7 @@ static enum mcp_status read_real(struct mcp_json *json, const struct field *fiel
                          field->high);
 }
 
-static enum mcp_status read_module(struct mcp_json *item, unsigned *modules,
-                                   struct mcp_error *err)
+static enum mcp_status read_module(struct mcp_json *item, unsigned *modules, struct mcp_error *err)
 {
     const char *name;
     MCP_TRY(mcp_json_as_string(item, &name, err));
@@ -109,12 +112,18 @@ static enum mcp_status read_field(struct mcp_json *json, const struct field *fie
 {
     void *at = (char *)stack + field->offset;
     switch (field->type) {
-    case REAL: return read_real(json, field, at, err);
-    case FLAG: return mcp_json_bool(json, field->key, at, err);
-    case COUNT: return mcp_json_int(json, field->key, at, err);
-    case BYTES: return mcp_json_int64(json, field->key, at, err);
-    case TEXT: return mcp_json_string(json, field->key, at, err);
-    default: return read_modules(json, field->key, at, err);
+    case REAL:
+        return read_real(json, field, at, err);
+    case FLAG:
+        return mcp_json_bool(json, field->key, at, err);
+    case COUNT:
+        return mcp_json_int(json, field->key, at, err);
+    case BYTES:
+        return mcp_json_int64(json, field->key, at, err);
+    case TEXT:
+        return mcp_json_string(json, field->key, at, err);
+    default:
+        return read_modules(json, field->key, at, err);
     }
 }
 
@@ -162,8 +171,8 @@ static enum mcp_status read_base(struct mcp_arena *arena, struct mcp_json *json,
     struct mcp_json *base;
     MCP_TRY(mcp_json_string(json, "based_on", &name, err));
     if (depth == MAX_BASES)
-        return mcp_json_fail(json, err, "based_on \"%s\" is the %dth base in a row: a circle?", name,
-                             MAX_BASES);
+        return mcp_json_fail(json, err, "based_on \"%s\" is the %dth base in a row: a circle?",
+                             name, MAX_BASES);
     MCP_TRY(mcp_preset_read(arena, "stacks", name, &base, err));
     MCP_TRY(stack_read(arena, base, depth + 1, out, err));
     return mcp_json_done(base, err);
@@ -226,12 +235,24 @@ static void write_field(struct mcp_json *object, const struct field *field,
 {
     const void *at = (const char *)stack + field->offset;
     switch (field->type) {
-    case REAL: mcp_json_set_double(object, field->key, *(const double *)at); break;
-    case FLAG: mcp_json_set_bool(object, field->key, *(const bool *)at); break;
-    case COUNT: mcp_json_set_int(object, field->key, *(const int *)at); break;
-    case BYTES: mcp_json_set_int(object, field->key, *(const int64_t *)at); break;
-    case TEXT: mcp_json_set_string(object, field->key, *(const char *const *)at); break;
-    default: write_modules(object, field->key, *(const unsigned *)at); break;
+    case REAL:
+        mcp_json_set_double(object, field->key, *(const double *)at);
+        break;
+    case FLAG:
+        mcp_json_set_bool(object, field->key, *(const bool *)at);
+        break;
+    case COUNT:
+        mcp_json_set_int(object, field->key, *(const int *)at);
+        break;
+    case BYTES:
+        mcp_json_set_int(object, field->key, *(const int64_t *)at);
+        break;
+    case TEXT:
+        mcp_json_set_string(object, field->key, *(const char *const *)at);
+        break;
+    default:
+        write_modules(object, field->key, *(const unsigned *)at);
+        break;
     }
 }
 

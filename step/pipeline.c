@@ -7,15 +7,15 @@
 
 /* Microbatches of a virtual stage pass in order, so counts say which ends are known. */
 struct track {
-    int *done;         /* [p v] slots ended */
-    int64_t *ends;     /* [p v][m] */
+    int *done;     /* [p v] slots ended */
+    int64_t *ends; /* [p v][m] */
     const struct mcp_slot_price *prices;
 };
 
 struct play {
     const struct mcp_pipeline *pipeline;
-    struct track tracks[2]; /* forward, backward */
-    int *next;              /* [p] index of the rank's next action */
+    struct track tracks[2];     /* forward, backward */
+    int *next;                  /* [p] index of the rank's next action */
     struct mcp_action *actions; /* [p][2 m v] */
     struct mcp_pipeline_rank *ranks;
     int64_t *chunk_end_ns;
@@ -59,8 +59,8 @@ static bool advance(struct play *play, int r, const struct mcp_action *action)
         if (track->done[sender] <= action->microbatch)
             return false;
         int64_t delay = track->prices[sender].delay_ns;
-        int64_t arrival = track->ends[(size_t)sender * (size_t)m + (size_t)action->microbatch] +
-                          delay;
+        int64_t arrival =
+            track->ends[(size_t)sender * (size_t)m + (size_t)action->microbatch] + delay;
         if (arrival - price->lead_ns > start)
             start = arrival - price->lead_ns;
         int64_t idle = start - rank->end_ns;

@@ -351,8 +351,9 @@ static struct state play_interleaved(struct mcp_arena *scratch, const struct rac
                                      struct state state)
 {
     int p = race->p, total = race->m * race->v, lag = lag_of(p, race->v);
-    struct ring ring = {race, total, lag, MCP_ARRAY(scratch, p, struct cost),
-                        MCP_ARRAY(scratch, p, struct cost), state};
+    struct ring ring = {
+        race, total, lag, MCP_ARRAY(scratch, p, struct cost), MCP_ARRAY(scratch, p, struct cost),
+        state};
     run_partial_rows(&ring, 0, smaller(lag, total));
     run_shared_rows(scratch, &ring, lag, total - lag);
     run_partial_rows(&ring, total, total + lag);

@@ -1,0 +1,598 @@
+/* step/legal.c: which plans mean something: one table of rules. */
+#include "step/legal.h"
+
+#include "core/text.h"
+#include "step/pipeline.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stddef.h>
+
+/* What a rule looks at. */
+struct ask {
+    const struct mcp_model *model;
+    const struct mcp_cluster *cluster;
+    const struct mcp_job *job;
+    const struct mcp_plan *plan;
+};
+
+/* A rule judges one value of the plan, in the light of all others. */
+typedef bool legal_value(const struct ask *ask, int value);
+
+struct rule {
+    const char *name;
+    const char *key; /* of the value it judges */
+    size_t offset;   /* in struct mcp_plan */
+    legal_value *holds;
+    const char *(*say)(struct mcp_arena *arena, const struct ask *ask, int value);
+    legal_value *also; /* what a better value has to be; NULL: the sentence says it */
+};
+
+/* Slots of one kind on a rank; keeps every count of slots an int. */
+enum { MAX_SLOTS = 1 << 24 };
+
+static bool divides(int64_t divisor, int64_t value)
+{
+    return value % divisor == 0;
+}
+
+/* The product of degrees, INT64_MAX when it cannot be counted. */
+static int64_t product(int64_t a, int64_t b, int64_t c)
+{
+    int64_t result;
+    return mcp_multiply(a, b, &result) && mcp_multiply(result, c, &result) ? result : INT64_MAX;
+}
+
+/* --- degrees and the world --- */
+
+static bool hold_degrees(const struct ask *ask, int value)
+{
+    const struct mcp_plan *plan = ask->plan;
+    return value >= 1 && plan->context_parallel >= 1 && plan->pipeline_parallel >= 1 &&
+           plan->data_parallel >= 1 && plan->expert_parallel >= 1 && plan->virtual_stages >= 1 &&
+           plan->microbatch_size >= 1;
+}
+
+static const char *say_degrees(struct mcp_arena *arena, const struct ask *ask, int t)
+{
+    const struct mcp_plan *plan = ask->plan;
+    return mcp_format(arena,
+                      "tensor, context, pipeline, data, expert parallel %d, %d, %d, %d, %d, "
+                      "virtual_stages=%d, microbatch_size=%d: not all are at least 1",
+                      t, plan->context_parallel, plan->pipeline_parallel, plan->data_parallel,
+                      plan->expert_parallel, plan->virtual_stages, plan->microbatch_size);
+}
+
+static int64_t replica_ranks(const struct mcp_plan *plan)
+{
+    return product(plan->tensor_parallel, plan->context_parallel, plan->pipeline_parallel);
+}
+
+static bool hold_world(const struct ask *ask, int d)
+{
+    return product(replica_ranks(ask->plan), d, 1) == mcp_cluster_gpus(ask->cluster);
+}
+
+static const char *say_world(struct mcp_arena *arena, const struct ask *ask, int d)
+{
+    const struct mcp_plan *plan = ask->plan;
+    int64_t replica = replica_ranks(plan), gpus = mcp_cluster_gpus(ask->cluster);
+    const char *sum = mcp_format(
+        arena,
+        "tensor_parallel x context_parallel x pipeline_parallel x data_parallel = %d x %d x %d x "
+        "%d = %lld ranks, the cluster has %lld GPUs",
+        plan->tensor_parallel, plan->context_parallel, plan->pipeline_parallel, d,
+        (long long)product(replica, d, 1), (long long)gpus);
+    if (divides(replica, gpus))
+        return sum;
+    if (gpus < replica)
+        return mcp_format(arena, "%s; one replica alone needs %lld", sum, (long long)replica);
+    return mcp_format(arena, "%s; nearest with whole replicas are %lld or %lld GPUs", sum,
+                      (long long)(gpus / replica * replica),
+                      (long long)((gpus / replica + 1) * replica));
+}
+
+/* --- tensor parallelism --- */
+
+/* The first layer kind that `ranks` ranks cannot share, or NULL. */
+typedef bool shares(const struct mcp_layer_kind *kind, int64_t ranks);
+static const struct mcp_layer_kind *misfit(const struct ask *ask, int64_t ranks, shares *fits)
+{
+    for (int i = 0; i < ask->model->num_kinds; i++)
+        if (!fits(&ask->model->kinds[i], ranks))
+            return &ask->model->kinds[i];
+    return NULL;
+}
+
+static bool share_heads(const struct mcp_layer_kind *kind, int64_t ranks)
+{
+    return divides(ranks, kind->num_attention_heads);
+}
+
+/* Whole KV heads on every rank, or whole copies of one. */
+static bool share_kv_heads(const struct mcp_layer_kind *kind, int64_t ranks)
+{
+    return kind->attention == MCP_ATTENTION_LATENT || divides(ranks, kind->num_kv_heads) ||
+           divides(kind->num_kv_heads, ranks);
+}
+
+/* Routed experts are not cut over the tensor group; shared ones are. */
+static int cut_ffn(const struct mcp_layer_kind *kind)
+{
+    bool experts = kind->mlp == MCP_MLP_EXPERTS;
+    return experts ? kind->shared_expert_ffn_hidden_size : kind->ffn_hidden_size;
+}
+
+static bool share_ffn(const struct mcp_layer_kind *kind, int64_t ranks)
+{
+    return divides(ranks, cut_ffn(kind));
+}
+
+static bool hold_heads(const struct ask *ask, int t)
+{
+    return misfit(ask, t, share_heads) == NULL;
+}
+
+static bool hold_kv_heads(const struct ask *ask, int t)
+{
+    return misfit(ask, t, share_kv_heads) == NULL;
+}
+
+static bool hold_ffn(const struct ask *ask, int t)
+{
+    return misfit(ask, t, share_ffn) == NULL;
+}
+
+static bool hold_sequence_tokens(const struct ask *ask, int t)
+{
+    return !ask->plan->sequence_parallel ||
+           divides((int64_t)t * ask->plan->context_parallel, ask->job->sequence_length);
+}
+
+static bool tensor_legal(const struct ask *ask, int t)
+{
+    return hold_heads(ask, t) && hold_kv_heads(ask, t) && hold_ffn(ask, t) &&
+           hold_sequence_tokens(ask, t);
+}
+
+static const char *say_heads(struct mcp_arena *arena, const struct ask *ask, int t)
+{
+    return mcp_format(arena, "tensor_parallel=%d does not divide num_attention_heads=%d", t,
+                      misfit(ask, t, share_heads)->num_attention_heads);
+}
+
+static const char *say_kv_heads(struct mcp_arena *arena, const struct ask *ask, int t)
+{
+    return mcp_format(arena,
+                      "tensor_parallel=%d neither divides num_kv_heads=%d nor is a multiple of it",
+                      t, misfit(ask, t, share_kv_heads)->num_kv_heads);
+}
+
+static const char *say_ffn(struct mcp_arena *arena, const struct ask *ask, int t)
+{
+    const struct mcp_layer_kind *kind = misfit(ask, t, share_ffn);
+    bool shared = kind->mlp == MCP_MLP_EXPERTS;
+    return mcp_format(arena, "tensor_parallel=%d does not divide %s=%d", t,
+                      shared ? "shared_expert_ffn_hidden_size" : "ffn_hidden_size", cut_ffn(kind));
+}
+
+/* --- sequence and context parallelism --- */
+
+static bool hold_sequence_parallel(const struct ask *ask, int t)
+{
+    return !ask->plan->sequence_parallel || t > 1;
+}
+
+static const char *say_sequence_parallel(struct mcp_arena *arena, const struct ask *ask, int t)
+{
+    return mcp_format(arena,
+                      ask->plan->sequence_parallel
+                          ? "sequence_parallel=true needs tensor_parallel above 1, it is %d"
+                          : "experts with tensor_parallel=%d need sequence_parallel=true",
+                      t);
+}
+
+static const char *say_sequence_tokens(struct mcp_arena *arena, const struct ask *ask, int t)
+{
+    int c = ask->plan->context_parallel;
+    return mcp_format(arena,
+                      "sequence_parallel: tensor_parallel=%d x context_parallel=%d = %lld does "
+                      "not divide sequence_length=%lld",
+                      t, c, (long long)t * c, (long long)ask->job->sequence_length);
+}
+
+/* Ring attention balances causal work by two pieces a rank. */
+static bool hold_context_tokens(const struct ask *ask, int c)
+{
+    int64_t pieces = ask->plan->context_parallel_kind == MCP_CONTEXT_RING ? 2 : 1;
+    return c == 1 || divides(pieces * c, ask->job->sequence_length);
+}
+
+static const char *say_context_tokens(struct mcp_arena *arena, const struct ask *ask, int c)
+{
+    bool ring = ask->plan->context_parallel_kind == MCP_CONTEXT_RING;
+    return mcp_format(arena, "%scontext_parallel=%d%s does not divide sequence_length=%lld",
+                      ring ? "2 x " : "", c, ring ? " of ring attention" : "",
+                      (long long)ask->job->sequence_length);
+}
+
+/* All-to-all attention cuts the heads of a tensor rank again. */
+static bool share_all_heads(const struct mcp_layer_kind *kind, int64_t ranks)
+{
+    return share_heads(kind, ranks) && share_kv_heads(kind, ranks);
+}
+
+static bool hold_context_heads(const struct ask *ask, int c)
+{
+    return ask->plan->context_parallel_kind != MCP_CONTEXT_ALL_TO_ALL || c == 1 ||
+           misfit(ask, (int64_t)ask->plan->tensor_parallel * c, share_all_heads) == NULL;
+}
+
+static const char *say_context_heads(struct mcp_arena *arena, const struct ask *ask, int c)
+{
+    int64_t ranks = (int64_t)ask->plan->tensor_parallel * c;
+    const struct mcp_layer_kind *kind = misfit(ask, ranks, share_all_heads);
+    return mcp_format(arena,
+                      "all_to_all: tensor_parallel=%d x context_parallel=%d = %lld does not divide "
+                      "num_attention_heads=%d, or neither divides num_kv_heads=%d nor is a "
+                      "multiple of it",
+                      ask->plan->tensor_parallel, c, (long long)ranks, kind->num_attention_heads,
+                      kind->num_kv_heads);
+}
+
+static bool context_legal(const struct ask *ask, int c)
+{
+    return hold_context_tokens(ask, c) && hold_context_heads(ask, c);
+}
+
+/* --- pipelines --- */
+
+static bool hold_stages(const struct ask *ask, int p)
+{
+    return p <= MCP_MAX_PIPELINE && p <= ask->model->num_layers;
+}
+
+static const char *say_stages(struct mcp_arena *arena, const struct ask *ask, int p)
+{
+    bool layers = p > ask->model->num_layers;
+    return mcp_format(arena, "pipeline_parallel=%d exceeds %s%d", p,
+                      layers ? "num_layers=" : "the most that is understood, ",
+                      layers ? ask->model->num_layers : MCP_MAX_PIPELINE);
+}
+
+static bool hold_virtual_stages(const struct ask *ask, int v)
+{
+    return (int64_t)ask->plan->pipeline_parallel * v <= ask->model->num_layers || v == 1;
+}
+
+static const char *say_virtual_stages(struct mcp_arena *arena, const struct ask *ask, int v)
+{
+    int p = ask->plan->pipeline_parallel;
+    return mcp_format(arena,
+                      "pipeline_parallel=%d x virtual_stages=%d = %lld exceeds num_layers=%d", p, v,
+                      (long long)p * v, ask->model->num_layers);
+}
+
+static bool hold_interleaving(const struct ask *ask, int v)
+{
+    return v == 1 || ask->plan->pipeline_parallel > 1;
+}
+
+static const char *say_interleaving(struct mcp_arena *arena, const struct ask *ask, int v)
+{
+    return mcp_format(arena, "virtual_stages=%d needs pipeline_parallel above 1, it is %d", v,
+                      ask->plan->pipeline_parallel);
+}
+
+static bool hold_schedule(const struct ask *ask, int v)
+{
+    return (ask->plan->schedule == MCP_INTERLEAVED) == (v > 1);
+}
+
+static const char *say_schedule(struct mcp_arena *arena, const struct ask *ask, int v)
+{
+    return mcp_format(arena, "schedule %s does not go with virtual_stages=%d; nearest legal %s",
+                      mcp_schedule_names[ask->plan->schedule], v,
+                      v > 1 ? "schedule interleaved" : "schedule 1f1b");
+}
+
+/* --- batches --- */
+
+static bool hold_data(const struct ask *ask, int d)
+{
+    return divides(d, ask->job->global_batch_size);
+}
+
+static bool hold_microbatch(const struct ask *ask, int b)
+{
+    int64_t batch = ask->job->global_batch_size, d = ask->plan->data_parallel;
+    return divides(d * b, batch) || !divides(d, batch);
+}
+
+static const char *say_batch(struct mcp_arena *arena, const struct ask *ask, int value)
+{
+    (void)value;
+    int d = ask->plan->data_parallel, b = ask->plan->microbatch_size;
+    return mcp_format(arena,
+                      "data_parallel=%d x microbatch_size=%d = %lld does not divide "
+                      "global_batch_size=%lld",
+                      d, b, (long long)d * b, (long long)ask->job->global_batch_size);
+}
+
+static bool hold_groups(const struct ask *ask, int v)
+{
+    const struct mcp_plan *plan = ask->plan;
+    return v == 1 ||
+           !divides((int64_t)plan->data_parallel * plan->microbatch_size,
+                    ask->job->global_batch_size) ||
+           divides(plan->pipeline_parallel, mcp_num_microbatches(plan, ask->job));
+}
+
+static const char *say_groups(struct mcp_arena *arena, const struct ask *ask, int v)
+{
+    int64_t m = mcp_num_microbatches(ask->plan, ask->job), p = ask->plan->pipeline_parallel;
+    return mcp_format(arena,
+                      "virtual_stages=%d needs a multiple of pipeline_parallel=%lld microbatches, "
+                      "there are %lld; nearest legal %lld, or virtual_stages=1",
+                      v, (long long)p, (long long)m,
+                      (long long)(m < p || m % p * 2 > p ? (m / p + 1) * p : m / p * p));
+}
+
+static bool hold_slots(const struct ask *ask, int v)
+{
+    return product(mcp_num_microbatches(ask->plan, ask->job), v, 1) <= MAX_SLOTS;
+}
+
+static const char *say_slots(struct mcp_arena *arena, const struct ask *ask, int v)
+{
+    return mcp_format(arena,
+                      "%lld microbatches x virtual_stages=%d are more than %d slots on a rank",
+                      (long long)mcp_num_microbatches(ask->plan, ask->job), v, MAX_SLOTS);
+}
+
+/* --- experts --- */
+
+static bool share_experts(const struct mcp_layer_kind *kind, int64_t ranks)
+{
+    return kind->mlp != MCP_MLP_EXPERTS || divides(ranks, kind->num_experts);
+}
+
+static bool has_no_experts(const struct mcp_layer_kind *kind, int64_t ranks)
+{
+    (void)ranks;
+    return kind->mlp != MCP_MLP_EXPERTS;
+}
+
+static bool hold_experts(const struct ask *ask, int e)
+{
+    return e == 1 || (misfit(ask, e, share_experts) == NULL && misfit(ask, e, has_no_experts));
+}
+
+static const char *say_experts(struct mcp_arena *arena, const struct ask *ask, int e)
+{
+    const struct mcp_layer_kind *kind = misfit(ask, e, share_experts);
+    if (kind == NULL)
+        return mcp_format(arena, "expert_parallel=%d, but the model has no experts", e);
+    return mcp_format(arena, "expert_parallel=%d does not divide num_experts=%d", e,
+                      kind->num_experts);
+}
+
+static int64_t expert_world(const struct mcp_plan *plan)
+{
+    return product(plan->tensor_parallel, plan->context_parallel, plan->data_parallel);
+}
+
+static bool hold_expert_ranks(const struct ask *ask, int e)
+{
+    return divides(e, expert_world(ask->plan));
+}
+
+static const char *say_expert_ranks(struct mcp_arena *arena, const struct ask *ask, int e)
+{
+    const struct mcp_plan *plan = ask->plan;
+    return mcp_format(arena,
+                      "expert_parallel=%d does not divide tensor_parallel=%d x "
+                      "context_parallel=%d x data_parallel=%d = %lld ranks",
+                      e, plan->tensor_parallel, plan->context_parallel, plan->data_parallel,
+                      (long long)expert_world(plan));
+}
+
+static bool expert_parallel_legal(const struct ask *ask, int e)
+{
+    return hold_experts(ask, e) && hold_expert_ranks(ask, e);
+}
+
+static bool hold_expert_tokens(const struct ask *ask, int t)
+{
+    return t == 1 || ask->plan->sequence_parallel || misfit(ask, t, has_no_experts) == NULL;
+}
+
+static bool hold_zero(const struct ask *ask, int stage)
+{
+    (void)ask;
+    return stage >= 0 && stage <= 3;
+}
+
+static const char *say_zero(struct mcp_arena *arena, const struct ask *ask, int stage)
+{
+    (void)ask;
+    return mcp_format(arena, "zero_stage=%d is not one of 0, 1, 2, 3; nearest legal %d", stage,
+                      stage < 0 ? 0 : 3);
+}
+
+static bool hold_precision(const struct ask *ask, int value)
+{
+    (void)value;
+    return !isnan(ask->cluster->gpu.peak_flops_per_s[ask->job->precision]);
+}
+
+static const char *say_precision(struct mcp_arena *arena, const struct ask *ask, int value)
+{
+    (void)value;
+    struct mcp_text can = mcp_text_new(arena);
+    for (int i = 0; i < MCP_NUM_PRECISIONS; i++)
+        if (!isnan(ask->cluster->gpu.peak_flops_per_s[i]))
+            mcp_text_add(&can, "%s%s", can.length > 0 ? ", " : "", mcp_precision_names[i]);
+    return mcp_format(arena, "%s has no known rate in precision %s; legal: %s",
+                      ask->cluster->gpu.name, mcp_precision_names[ask->job->precision],
+                      can.length > 0 ? can.data : "none");
+}
+
+static bool hold_attention(const struct ask *ask, int value)
+{
+    (void)value;
+    const char *name = ask->job->attention;
+    if (name[0] == '\0' || mcp_same(name, "unfused"))
+        return true;
+    for (int i = 0; i < ask->cluster->gpu.num_attention_kernels; i++)
+        if (mcp_same(name, ask->cluster->gpu.attention_kernels[i].name))
+            return true;
+    return false;
+}
+
+static const char *say_attention(struct mcp_arena *arena, const struct ask *ask, int value)
+{
+    (void)value;
+    const struct mcp_gpu *gpu = &ask->cluster->gpu;
+    struct mcp_text can = mcp_text_new(arena);
+    for (int i = 0; i < gpu->num_attention_kernels; i++)
+        mcp_text_add(&can, "%s, ", gpu->attention_kernels[i].name);
+    return mcp_format(arena, "%s has no attention kernel \"%s\"; legal: %sunfused", gpu->name,
+                      ask->job->attention, can.length > 0 ? can.data : "");
+}
+
+static bool hold_chunks(const struct ask *ask, int p)
+{
+    int64_t layers = 0;
+    const struct mcp_chunk *chunks = ask->plan->chunks;
+    if (chunks == NULL)
+        return true;
+    for (int k = 0; k < p * ask->plan->virtual_stages; k++) {
+        if (chunks[k].first_layer != layers)
+            return false;
+        layers += chunks[k].num_layers;
+    }
+    return layers == ask->model->num_layers;
+}
+
+static const char *say_chunks(struct mcp_arena *arena, const struct ask *ask, int p)
+{
+    return mcp_format(arena,
+                      "the chunks of %d stages do not hold layers 0 .. %d once each, in order", p,
+                      ask->model->num_layers - 1);
+}
+
+/* Unless the first holds the others cannot be asked; only the last looks at
+ * chunks. Those that refuse most of a search's plans come early. */
+#define TELL(name, key, what, say, also)                                                           \
+    {                                                                                              \
+        name, #key, offsetof(struct mcp_plan, key), hold_##what, say, also                         \
+    }
+#define RULE(name, key, what, also) TELL(name, key, what, say_##what, also)
+static const struct rule rules[] = {
+    RULE("degrees_at_least_1", tensor_parallel, degrees, NULL),
+    RULE("world_equals_gpus", data_parallel, world, hold_world),
+    TELL("data_parallel_divides_batch", data_parallel, data, say_batch, hold_data),
+    TELL("microbatch_divides_batch", microbatch_size, microbatch, say_batch, hold_microbatch),
+    RULE("tensor_parallel_divides_heads", tensor_parallel, heads, tensor_legal),
+    RULE("tensor_parallel_shares_kv_heads", tensor_parallel, kv_heads, tensor_legal),
+    RULE("tensor_parallel_divides_ffn", tensor_parallel, ffn, tensor_legal),
+    RULE("sequence_parallel_needs_tensor_parallel", tensor_parallel, sequence_parallel, NULL),
+    RULE("sequence_parallel_divides_tokens", tensor_parallel, sequence_tokens, tensor_legal),
+    RULE("context_parallel_divides_sequence", context_parallel, context_tokens, context_legal),
+    RULE("context_parallel_divides_heads", context_parallel, context_heads, context_legal),
+    RULE("pipeline_within_layers", pipeline_parallel, stages, hold_stages),
+    RULE("virtual_stages_within_layers", virtual_stages, virtual_stages, hold_virtual_stages),
+    RULE("interleaving_needs_pipeline", virtual_stages, interleaving, hold_interleaving),
+    RULE("schedule_fits_virtual_stages", virtual_stages, schedule, NULL),
+    RULE("interleaving_needs_whole_groups", virtual_stages, groups, NULL),
+    RULE("microbatches_within_limit", virtual_stages, slots, NULL),
+    RULE("expert_parallel_divides_experts", expert_parallel, experts, expert_parallel_legal),
+    RULE("expert_parallel_divides_ranks", expert_parallel, expert_ranks, expert_parallel_legal),
+    TELL("experts_need_sequence_parallel", tensor_parallel, expert_tokens, say_sequence_parallel,
+         NULL),
+    RULE("zero_stage_known", zero_stage, zero, NULL),
+    RULE("precision_supported", tensor_parallel, precision, NULL),
+    RULE("attention_kernel_known", tensor_parallel, attention, NULL),
+    RULE("chunks_cover_layers", pipeline_parallel, chunks, NULL),
+};
+enum { NUM_RULES = sizeof rules / sizeof *rules };
+_Static_assert(NUM_RULES <= MCP_MAX_REFUSALS, "every rule can be broken at once");
+
+static int judged(const struct rule *rule, const struct mcp_plan *plan)
+{
+    return *(const int *)((const char *)plan + rule->offset);
+}
+
+/* --- the nearest legal value --- */
+
+enum { MOST_SHOWN = 12, FARTHEST = 16384 };
+
+static int nearest_value(const struct ask *ask, legal_value *legal, int value)
+{
+    for (int distance = 1; distance < FARTHEST; distance++) {
+        if (value > distance && legal(ask, value - distance))
+            return value - distance;
+        if (value < INT_MAX - distance && legal(ask, value + distance))
+            return value + distance;
+    }
+    return legal(ask, 1) ? 1 : 0;
+}
+
+/* "; nearest legal tensor_parallel=4 (of 1, 2, 4, 28)", or nothing. */
+static void add_nearest(struct mcp_text *text, const struct ask *ask, const struct rule *rule)
+{
+    int best = nearest_value(ask, rule->also, judged(rule, ask->plan)), shown = 0;
+    if (best == 0)
+        return;
+    mcp_text_add(text, "; nearest legal %s=%d (of ", rule->key, best);
+    for (int i = 1; i < FARTHEST && shown <= MOST_SHOWN; i++)
+        if (rule->also(ask, i) && shown++ < MOST_SHOWN)
+            mcp_text_add(text, "%s%d", shown > 1 ? ", " : "", i);
+    mcp_text_add(text, "%s)", shown > MOST_SHOWN ? " ..." : "");
+}
+
+static struct mcp_refusal refuse(struct mcp_arena *arena, const struct ask *ask,
+                                 const struct rule *rule)
+{
+    struct mcp_text text = mcp_text_new(arena);
+    mcp_text_add(&text, "%s", rule->say(arena, ask, judged(rule, ask->plan)));
+    if (rule->also)
+        add_nearest(&text, ask, rule);
+    return (struct mcp_refusal){rule->name, text.data};
+}
+
+bool mcp_legal(struct mcp_arena *arena, const struct mcp_question *question,
+               const struct mcp_plan *plan, struct mcp_refusals *out)
+{
+    struct ask ask = {question->model, question->cluster, question->job, plan};
+    int count = hold_degrees(&ask, plan->tensor_parallel) ? NUM_RULES : 1;
+    out->count = 0;
+    for (int i = 0; i < count; i++)
+        if (!rules[i].holds(&ask, judged(&rules[i], plan)))
+            out->items[out->count++] = refuse(arena, &ask, &rules[i]);
+    return out->count == 0;
+}
+
+const char *mcp_illegal_rule(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    struct ask ask = {question->model, question->cluster, question->job, plan};
+    for (int i = 0; i < NUM_RULES - 1; i++)
+        if (!rules[i].holds(&ask, judged(&rules[i], plan)))
+            return rules[i].name;
+    return NULL;
+}
+
+bool mcp_pipeline_rule(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    return plan->pipeline_parallel == 1 ||
+           plan->pipeline_parallel <= question->model->num_layers / 5;
+}
+
+bool mcp_batch_rule(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    int64_t batch = question->job->global_batch_size;
+    return divides(plan->data_parallel, batch) &&
+           divides((int64_t)plan->microbatch_size * plan->pipeline_parallel,
+                   batch / plan->data_parallel);
+}
