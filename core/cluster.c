@@ -46,11 +46,13 @@ static void fit_tiers(struct mcp_cluster *cluster)
     }
 }
 
-/* The last tier can join more nodes only when those below cover a whole node. */
+/* The last tier can join more nodes only when it has no limit and those below cover
+ * a whole node. */
 static bool has_network(const struct mcp_cluster *cluster)
 {
     int below = cluster->num_tiers > 1 ? cluster->tiers[cluster->num_tiers - 2].full_ranks : 1;
-    return below >= cluster->gpus_per_node;
+    return below >= cluster->gpus_per_node && cluster->num_tiers > 0 &&
+           cluster->tiers[cluster->num_tiers - 1].full_ranks == 0;
 }
 
 static enum mcp_status check_size(const struct mcp_cluster *cluster, int num_nodes,
@@ -251,7 +253,8 @@ void mcp_cluster_to_json(const struct mcp_cluster *cluster, struct mcp_json *obj
         const struct mcp_tier *tier = &cluster->tiers[k];
         struct mcp_json *item = mcp_json_add_object(tiers);
         mcp_json_set_string(item, "name", tier->name);
-        mcp_json_set_int(item, "ranks", tier->full_ranks > 0 ? tier->full_ranks : tier->ranks);
+        mcp_json_set_int(item, "ranks",
+                         k < cluster->num_tiers - 1 ? tier->full_ranks : tier->ranks);
         mcp_json_set_double(item, "bandwidth_bytes_per_s", tier->bandwidth_bytes_per_s);
         mcp_json_set_double(item, "efficiency_frac", tier->efficiency_frac);
         mcp_json_set_double(item, "latency_s", tier->latency_s);

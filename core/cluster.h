@@ -57,7 +57,7 @@ struct mcp_gpu {
 struct mcp_tier {
     const char *name; /* "nvlink", "infiniband" ... */
     int ranks;        /* in one domain of this tier; the last tier spans the cluster */
-    int full_ranks;   /* in a domain with all its places taken; the last tier: 0, no limit.
+    int full_ranks;   /* in a domain with all its places taken; 0: no limit (the last tier).
                          Domains fill evenly: `ranks` is the largest equal part <= full_ranks */
     double bandwidth_bytes_per_s; /* per GPU, per direction */
     double efficiency_frac;       /* large messages over bandwidth_bytes_per_s */

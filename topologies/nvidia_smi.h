@@ -11,6 +11,8 @@
 
 #include "topologies/node.h"
 
+#include <stdbool.h>
+
 /* `name` stands for the file in messages. */
 enum mcp_status mcp_nvidia_smi_topo(struct mcp_arena *arena, const char *name, const char *text,
                                     size_t length, struct mcp_node *out, struct mcp_error *err);
@@ -23,6 +25,9 @@ struct mcp_gpu_list {
 };
 enum mcp_status mcp_nvidia_smi_csv(struct mcp_arena *arena, const char *name, const char *text,
                                    size_t length, struct mcp_gpu_list *out, struct mcp_error *err);
+
+/* True when the first line is a header of such a list. */
+bool mcp_nvidia_smi_is_csv(struct mcp_arena *arena, const char *text);
 
 /* Fills names and memory of the node's GPUs by index; a node without GPUs takes
  * them all, with unknown links. MCP_INVALID when the two disagree on their number. */

@@ -94,6 +94,19 @@ enum mcp_status mcp_nvidia_smi_csv(struct mcp_arena *arena, const char *name, co
     return MCP_OK;
 }
 
+bool mcp_nvidia_smi_is_csv(struct mcp_arena *arena, const char *text)
+{
+    text += strspn(text, " \t\r\n");
+    const char *end = text + strcspn(text, "\n");
+    while (text < end) {
+        size_t length = strcspn(text, ",\n");
+        if (mcp_same(trim(arena, mcp_strndup(arena, text, length)), "name"))
+            return true;
+        text += length + 1;
+    }
+    return false;
+}
+
 static struct mcp_node_gpu *find_gpu(const struct mcp_node *node, int index)
 {
     for (int i = 0; i < node->num_gpus; i++)

@@ -94,7 +94,9 @@ static void add_pcie(struct build *b, int *island, int below)
 {
     int num_gpus = b->node->num_gpus;
     double bandwidth = b->use->gpu->pcie_bytes_per_s;
-    if (below == num_gpus && num_gpus > 1)
+    if (num_gpus == 1)
+        add_tier(b, "local", 1, b->use->gpu->memory_bandwidth_bytes_per_s, 1);
+    if (below == num_gpus)
         return;
     mcp_node_islands(b->node, MCP_LINK_NODE, island);
     int size = mcp_node_island_size(b->node, island);
@@ -102,8 +104,6 @@ static void add_pcie(struct build *b, int *island, int below)
         add_tier(b, "pcie", size, bandwidth, PCIE_EFFICIENCY_FRAC);
     if (size < num_gpus)
         add_tier(b, "smp", num_gpus, bandwidth, PCIE_EFFICIENCY_FRAC);
-    if (num_gpus == 1)
-        add_tier(b, "pcie", 1, bandwidth, PCIE_EFFICIENCY_FRAC);
     mcp_text_add(b->notes, "PCIe is assumed to reach %.0f %% of the slot of a %s\n",
                  100 * PCIE_EFFICIENCY_FRAC, b->use->gpu->name);
 }
@@ -124,27 +124,35 @@ static enum mcp_status check_node(const struct mcp_node *node, struct mcp_error 
     return MCP_OK;
 }
 
+enum mcp_status mcp_cluster_add_network(struct mcp_cluster *cluster, int num_nodes,
+                                        double bandwidth_bytes_per_s, struct mcp_error *err)
+{
+    if (num_nodes > 1 && isnan(bandwidth_bytes_per_s))
+        return mcp_fail(err, MCP_INVALID, "%d nodes need the bandwidth of the network between them",
+                        num_nodes);
+    if (!isnan(bandwidth_bytes_per_s)) {
+        cluster->tiers[cluster->num_tiers - 1].full_ranks = cluster->gpus_per_node;
+        cluster->tiers[cluster->num_tiers++] = (struct mcp_tier){
+            .name = "network",
+            .bandwidth_bytes_per_s = bandwidth_bytes_per_s,
+            .efficiency_frac = NETWORK_EFFICIENCY_FRAC,
+            .latency_s = NETWORK_LATENCY_S,
+        };
+    }
+    return mcp_cluster_resize(cluster, num_nodes, err);
+}
+
 enum mcp_status mcp_node_cluster(struct mcp_arena *arena, const struct mcp_node *node,
                                  const struct mcp_node_use *use, struct mcp_cluster *out,
                                  struct mcp_text *notes, struct mcp_error *err)
 {
     struct mcp_cluster cluster = {.name = use->name, .gpu = *use->gpu, .source = use->source};
     struct build b = {arena, node, use, &cluster, notes};
-    bool network = !isnan(use->network_bytes_per_s);
     MCP_TRY(check_node(node, err));
-    if (use->num_nodes > 1 && !network)
-        return mcp_fail(err, MCP_INVALID, "%d nodes need the bandwidth of the network between them",
-                        use->num_nodes);
     cluster.gpus_per_node = node->num_gpus;
     int *island = MCP_ARRAY(arena, node->num_gpus, int);
     add_pcie(&b, island, add_nvlink(&b, island));
-    if (network) {
-        add_tier(&b, "network", 0, use->network_bytes_per_s, NETWORK_EFFICIENCY_FRAC);
-        cluster.tiers[cluster.num_tiers - 1].latency_s = NETWORK_LATENCY_S;
-    } else {
-        cluster.tiers[cluster.num_tiers - 1].full_ranks = 0;
-    }
-    MCP_TRY(mcp_cluster_resize(&cluster, use->num_nodes, err));
+    MCP_TRY(mcp_cluster_add_network(&cluster, use->num_nodes, use->network_bytes_per_s, err));
     *out = cluster;
     return MCP_OK;
 }

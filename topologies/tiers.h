@@ -27,4 +27,10 @@ enum mcp_status mcp_node_cluster(struct mcp_arena *arena, const struct mcp_node 
                                  const struct mcp_node_use *use, struct mcp_cluster *out,
                                  struct mcp_text *notes, struct mcp_error *err);
 
+/* Joins `num_nodes` such nodes by a tier "network"; one node stays as it is when
+ * `bandwidth_bytes_per_s` (per GPU and direction) is NaN. MCP_INVALID for more
+ * nodes without a bandwidth. */
+enum mcp_status mcp_cluster_add_network(struct mcp_cluster *cluster, int num_nodes,
+                                        double bandwidth_bytes_per_s, struct mcp_error *err);
+
 #endif
