@@ -29,12 +29,6 @@ static enum mcp_status check_limits(const struct validate_args *args,
     return check_limit("median", stats->median, args->max_median_error, err);
 }
 
-static bool any_row(const struct mcp_accuracy_row *row)
-{
-    (void)row;
-    return true;
-}
-
 static enum mcp_status validate_runs(struct mcp_context *ctx, const struct validate_args *args)
 {
     struct mcp_accuracy accuracy;
@@ -45,7 +39,7 @@ static enum mcp_status validate_runs(struct mcp_context *ctx, const struct valid
     mcp_accuracy_to_json(ctx->arena, &accuracy, json);
     MCP_TRY(mcp_output_result(ctx, &text, json));
     const struct mcp_accuracy_stats stats =
-        mcp_accuracy_stats(ctx->arena, &accuracy, any_row, NULL, NULL);
+        mcp_accuracy_stats(ctx->arena, &accuracy, NULL, NULL, NULL);
     return check_limits(args, &stats, &ctx->err);
 }
 
@@ -64,11 +58,11 @@ static enum mcp_status validate_memory(struct mcp_context *ctx, const struct val
 
 enum mcp_status mcp_cmd_validate(struct mcp_context *ctx, int argc, char **argv)
 {
-    struct validate_args args = {.options = {.worst = 12},
-                                 .max_mean_error = (double)NAN,
-                                 .max_median_error = (double)NAN};
+    struct validate_args args = {
+        .options = {.worst = 12}, .max_mean_error = (double)NAN, .max_median_error = (double)NAN};
     const struct mcp_option options[] = {
-        {"source", MCP_OPT_STRING, &args.options.source, "only rows whose source contains this text"},
+        {"source", MCP_OPT_STRING, &args.options.source,
+         "only rows whose source contains this text"},
         {"presets", MCP_OPT_FILE, &args.options.presets,
          "folder whose stacks/NAME.json and gpus/NAME.json replace the built-in ones"},
         {"Output", MCP_OPT_HEADING, NULL, NULL},

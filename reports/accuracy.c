@@ -127,11 +127,6 @@ bool mcp_accuracy_counts(const struct mcp_accuracy_row *row)
     return row->reason == NULL && isfinite(row->error_frac);
 }
 
-static bool all_rows(const struct mcp_accuracy_row *row)
-{
-    return mcp_accuracy_counts(row);
-}
-
 static bool trusted(const struct mcp_accuracy_row *row)
 {
     return row->complete && (row->trust == 'A' || row->trust == 'B');
@@ -153,7 +148,7 @@ static bool expert_rows(const struct mcp_accuracy_row *row)
 }
 
 const struct mcp_accuracy_set mcp_accuracy_sets[] = {
-    {"all", "all rows predicted", all_rows},
+    {"all", "all rows predicted", NULL},
     {"dense_trust_a", "dense, complete, trust A", best_dense_rows},
     {"dense", "dense, complete, trust A or B", dense_rows},
     {"experts", "with experts, complete, trust A or B", expert_rows},
@@ -170,7 +165,7 @@ struct mcp_accuracy_stats mcp_accuracy_stats(struct mcp_arena *arena,
     int count = 0;
     for (int i = 0; i < accuracy->num_rows; i++) {
         const struct mcp_accuracy_row *row = &accuracy->rows[i];
-        if (!mcp_accuracy_counts(row) || !has(row) ||
+        if (!mcp_accuracy_counts(row) || (has != NULL && !has(row)) ||
             (family != NULL && !mcp_same(row->family, family)) ||
             (source != NULL && !mcp_same(row->source, source)))
             continue;
@@ -200,8 +195,8 @@ static int by_group(const void *a, const void *b)
     return order != 0 ? order : (*x > *y) - (*x < *y);
 }
 
-static struct mcp_accuracy_group rank_group(struct mcp_arena *arena,
-                                            struct mcp_accuracy_row **rows, int count)
+static struct mcp_accuracy_group rank_group(struct mcp_arena *arena, struct mcp_accuracy_row **rows,
+                                            int count)
 {
     double *measured = MCP_ARRAY(arena, count, double);
     double *predicted = MCP_ARRAY(arena, count, double);
@@ -223,7 +218,8 @@ static struct mcp_accuracy_group rank_group(struct mcp_arena *arena,
 
 static void find_groups(struct mcp_arena *arena, struct mcp_accuracy *accuracy)
 {
-    struct mcp_accuracy_row **rows = MCP_ARRAY(arena, accuracy->num_rows, struct mcp_accuracy_row *);
+    struct mcp_accuracy_row **rows =
+        MCP_ARRAY(arena, accuracy->num_rows, struct mcp_accuracy_row *);
     int count = 0;
     for (int i = 0; i < accuracy->num_rows; i++)
         if (mcp_accuracy_counts(&accuracy->rows[i]))

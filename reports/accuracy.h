@@ -16,12 +16,12 @@
 
 struct mcp_accuracy_row {
     const char *id, *source;
-    const char *family;    /* the source without releases and dates */
-    const char *stack;     /* name of the stack file */
-    const char *group;     /* equal: the same question under other layouts */
-    const char *reason;    /* why nothing was predicted, or NULL */
-    const char *note;      /* assumptions, "" when none */
-    double measured_s;     /* NaN: not stated */
+    const char *family; /* the source without releases and dates */
+    const char *stack;  /* name of the stack file */
+    const char *group;  /* equal: the same question under other layouts */
+    const char *reason; /* why nothing was predicted, or NULL */
+    const char *note;   /* assumptions, "" when none */
+    double measured_s;  /* NaN: not stated */
     double predicted_s;
     double error_frac;
     double uncertainty_frac;
@@ -42,7 +42,7 @@ struct mcp_accuracy_stats {
 struct mcp_accuracy_group {
     const char *group, *family;
     int layouts;
-    double regret_frac;  /* measured time of the predicted best over the measured best, minus 1 */
+    double regret_frac; /* measured time of the predicted best over the measured best, minus 1 */
     double kendall_tau;
 };
 
@@ -68,10 +68,10 @@ enum mcp_status mcp_accuracy_measure(struct mcp_arena *arena,
                                      const struct mcp_accuracy_options *options,
                                      struct mcp_accuracy *out, struct mcp_error *err);
 
-/* Rows that were predicted and measured, of `sources` and `sets`. */
+/* The row was predicted and measured: it counts in statistics. */
 bool mcp_accuracy_counts(const struct mcp_accuracy_row *row);
 
-/* Named sets of rows. */
+/* Named sets of rows; has == NULL: all that count. */
 struct mcp_accuracy_set {
     const char *key, *name;
     bool (*has)(const struct mcp_accuracy_row *row);
@@ -79,8 +79,8 @@ struct mcp_accuracy_set {
 extern const struct mcp_accuracy_set mcp_accuracy_sets[];
 extern const int mcp_num_accuracy_sets;
 
-/* Of the counting rows for which has(row) and, unless NULL, whose `family` or
- * `source` is the one given. NaN where there are no rows. */
+/* Of the counting rows for which has(row) and whose `family` and `source` are
+ * those given, each unless NULL. NaN where there are no rows. */
 struct mcp_accuracy_stats mcp_accuracy_stats(struct mcp_arena *arena,
                                              const struct mcp_accuracy *accuracy,
                                              bool (*has)(const struct mcp_accuracy_row *row),
@@ -95,7 +95,7 @@ double mcp_kendall_tau(const double *a, const double *b, int count);
 void mcp_accuracy_to_json(struct mcp_arena *arena, const struct mcp_accuracy *accuracy,
                           struct mcp_json *object);
 void mcp_accuracy_to_text(struct mcp_arena *arena, const struct mcp_accuracy *accuracy,
-                          const struct mcp_accuracy_options *options,
-                          const struct mcp_style *style, struct mcp_text *out);
+                          const struct mcp_accuracy_options *options, const struct mcp_style *style,
+                          struct mcp_text *out);
 
 #endif

@@ -18,12 +18,9 @@ static const struct quantity {
     bool between_steps;
     double factor, bytes;
 } quantities[] = {
-    {"max_allocated", false, 1, 0},
-    {"allocated_between_steps", true, 1, 0},
-    {"max_reserved", false, 1.05, 0.5 * GIB},
-    {"nvidia_smi", false, 1.06, 6 * GIB},
-    {"log_max_memory", false, 1, 0},
-    {"peak (definition as in source)", false, 1, 0},
+    {"max_allocated", false, 1, 0},           {"allocated_between_steps", true, 1, 0},
+    {"max_reserved", false, 1.05, 0.5 * GIB}, {"nvidia_smi", false, 1.06, 6 * GIB},
+    {"log_max_memory", false, 1, 0},          {"peak (definition as in source)", false, 1, 0},
 };
 
 /* Tools that print "GB" divide by 2^30. */
@@ -111,8 +108,9 @@ static void measure_row(struct mcp_arena *arena, struct mcp_runs *runs, size_t i
 bool mcp_is_memory_table(struct mcp_arena *arena, const char *path)
 {
     struct mcp_csv csv;
-    return mcp_csv_read(arena, path, &csv, NULL) == MCP_OK && mcp_csv_has_column(&csv, "quantity") &&
-           mcp_csv_has_column(&csv, "value") && mcp_csv_has_column(&csv, "unit");
+    return mcp_csv_read(arena, path, &csv, NULL) == MCP_OK &&
+           mcp_csv_has_column(&csv, "quantity") && mcp_csv_has_column(&csv, "value") &&
+           mcp_csv_has_column(&csv, "unit");
 }
 
 enum mcp_status mcp_memory_measure(struct mcp_arena *arena,
@@ -217,7 +215,7 @@ static void write_pairs(struct mcp_arena *arena, const struct mcp_memory_accurac
                         const struct mcp_style *style, struct mcp_text *out)
 {
     static const struct mcp_column columns[] = {
-        {"quantity", "", MCP_LEFT}, {"source", "", MCP_LEFT}, {"readings", "", MCP_RIGHT},
+        {"quantity", "", MCP_LEFT}, {"source", "", MCP_LEFT},   {"readings", "", MCP_RIGHT},
         {"mean", "%", MCP_RIGHT},   {"median", "%", MCP_RIGHT}, {"max", "%", MCP_RIGHT},
         {"bias", "%", MCP_RIGHT},
     };
@@ -249,7 +247,7 @@ static void write_rows(struct mcp_arena *arena, const struct mcp_memory_accuracy
                        const struct mcp_style *style, struct mcp_text *out)
 {
     static const struct mcp_column columns[] = {
-        {"reading", "", MCP_LEFT},      {"quantity", "", MCP_LEFT},    {"of", "", MCP_LEFT},
+        {"reading", "", MCP_LEFT},      {"quantity", "", MCP_LEFT},      {"of", "", MCP_LEFT},
         {"measured", "GiB", MCP_RIGHT}, {"predicted", "GiB", MCP_RIGHT}, {"error", "%", MCP_RIGHT},
     };
     const struct mcp_memory_row **rows =
@@ -285,8 +283,9 @@ void mcp_memory_accuracy_to_text(struct mcp_arena *arena, const struct mcp_memor
         if (memory->rows[i].reason != NULL)
             mcp_reasons_add(reasons, memory->rows[i].reason);
     }
-    mcp_text_add(out, "%d of %d memory readings predicted and compared; error = predicted / "
-                      "measured - 1\n",
+    mcp_text_add(out,
+                 "%d of %d memory readings predicted and compared; error = predicted / "
+                 "measured - 1\n",
                  counted, memory->num_rows);
     write_pairs(arena, memory, style, out);
     write_rows(arena, memory, options->verbose ? memory->num_rows : options->worst, style, out);

@@ -47,18 +47,12 @@ static void names_sort(struct names *names)
         }
 }
 
-static bool any_row(const struct mcp_accuracy_row *row)
-{
-    (void)row;
-    return true;
-}
-
 /* Text -------------------------------------------------------------------- */
 
 static const struct mcp_column stats_columns[] = {
-    {"", "", MCP_LEFT},       {"rows", "", MCP_RIGHT}, {"mean", "%", MCP_RIGHT},
-    {"median", "%", MCP_RIGHT}, {"P90", "%", MCP_RIGHT},  {"max", "%", MCP_RIGHT},
-    {"bias", "%", MCP_RIGHT},  {"inside", "%", MCP_RIGHT}, {"stated", "+-%", MCP_RIGHT},
+    {"", "", MCP_LEFT},         {"rows", "", MCP_RIGHT},    {"mean", "%", MCP_RIGHT},
+    {"median", "%", MCP_RIGHT}, {"P90", "%", MCP_RIGHT},    {"max", "%", MCP_RIGHT},
+    {"bias", "%", MCP_RIGHT},   {"inside", "%", MCP_RIGHT}, {"stated", "+-%", MCP_RIGHT},
 };
 
 static void stats_row(struct mcp_table *table, const char *name,
@@ -93,7 +87,7 @@ static void write_sets(struct mcp_arena *arena, const struct mcp_accuracy *accur
     names_sort(&families);
     for (int i = 0; i < families.count; i++) {
         const struct mcp_accuracy_stats stats =
-            mcp_accuracy_stats(arena, accuracy, any_row, families.items[i], NULL);
+            mcp_accuracy_stats(arena, accuracy, NULL, families.items[i], NULL);
         if (i == 0)
             mcp_table_rule(table);
         stats_row(table, families.items[i], &stats);
@@ -128,8 +122,12 @@ static void write_ranking(struct mcp_arena *arena, const struct mcp_accuracy *ac
                           const struct mcp_style *style, struct mcp_text *out)
 {
     static const struct mcp_column columns[] = {
-        {"", "", MCP_LEFT},          {"groups", "", MCP_RIGHT}, {"layouts", "", MCP_RIGHT},
-        {"Kendall tau", "", MCP_RIGHT}, {"regret", "mean %", MCP_RIGHT}, {"", "max %", MCP_RIGHT},
+        {"", "", MCP_LEFT},
+        {"groups", "", MCP_RIGHT},
+        {"layouts", "", MCP_RIGHT},
+        {"Kendall tau", "", MCP_RIGHT},
+        {"regret", "mean %", MCP_RIGHT},
+        {"", "max %", MCP_RIGHT},
     };
     struct names families = names_new(arena, accuracy->num_groups);
     struct mcp_table *table = mcp_table_new(arena, columns, COUNT_OF(columns));
@@ -155,8 +153,8 @@ static void write_rows(struct mcp_arena *arena, const struct mcp_accuracy *accur
                        const struct mcp_style *style, struct mcp_text *out)
 {
     static const struct mcp_column columns[] = {
-        {"run", "", MCP_LEFT},         {"stack", "", MCP_LEFT}, {"measured", "s", MCP_RIGHT},
-        {"predicted", "s", MCP_RIGHT}, {"error", "%", MCP_RIGHT},  {"stated", "+-%", MCP_RIGHT},
+        {"run", "", MCP_LEFT},         {"stack", "", MCP_LEFT},   {"measured", "s", MCP_RIGHT},
+        {"predicted", "s", MCP_RIGHT}, {"error", "%", MCP_RIGHT}, {"stated", "+-%", MCP_RIGHT},
     };
     const struct mcp_accuracy_row **rows =
         MCP_ARRAY(arena, accuracy->num_rows, const struct mcp_accuracy_row *);
@@ -195,8 +193,8 @@ static void write_refusals(struct mcp_arena *arena, const struct mcp_accuracy *a
 }
 
 void mcp_accuracy_to_text(struct mcp_arena *arena, const struct mcp_accuracy *accuracy,
-                          const struct mcp_accuracy_options *options,
-                          const struct mcp_style *style, struct mcp_text *out)
+                          const struct mcp_accuracy_options *options, const struct mcp_style *style,
+                          struct mcp_text *out)
 {
     int counted = 0;
     for (int i = 0; i < accuracy->num_rows; i++)
@@ -263,7 +261,7 @@ static void put_summary(struct mcp_arena *arena, const struct mcp_accuracy *accu
                         struct mcp_json *summary)
 {
     struct names sources = names_new(arena, accuracy->num_rows);
-    struct mcp_accuracy_stats stats = mcp_accuracy_stats(arena, accuracy, any_row, NULL, NULL);
+    struct mcp_accuracy_stats stats = mcp_accuracy_stats(arena, accuracy, NULL, NULL, NULL);
     put_stats(summary, &stats);
     struct mcp_json *sets = mcp_json_set_object(summary, "sets");
     for (int i = 0; i < mcp_num_accuracy_sets; i++) {
@@ -276,7 +274,7 @@ static void put_summary(struct mcp_arena *arena, const struct mcp_accuracy *accu
         if (mcp_accuracy_counts(&accuracy->rows[i]))
             names_add(&sources, accuracy->rows[i].source);
     for (int i = 0; i < sources.count; i++) {
-        stats = mcp_accuracy_stats(arena, accuracy, any_row, NULL, sources.items[i]);
+        stats = mcp_accuracy_stats(arena, accuracy, NULL, NULL, sources.items[i]);
         put_stats(mcp_json_set_object(by_source, sources.items[i]), &stats);
     }
     put_groups(accuracy, mcp_json_set_array(summary, "groups"));

@@ -16,7 +16,7 @@ static const char *refusal(struct mcp_arena *arena, const struct mcp_question *q
     if (mcp_legal(arena, question, plan, &refusals))
         return NULL;
     for (int i = 0; i < refusals.count; i++)
-        if (!mcp_same(refusals.items[i].rule, "pipeline_within_layers"))
+        if (!mcp_ends_with(refusals.items[i].rule, "_within_layers"))
             mcp_text_add(&text, "%s%s", text.length > 0 ? "; " : "", refusals.items[i].text);
     return text.length > 0 ? text.data : NULL;
 }

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const needed_columns[] = {"id", "source", "gpu", "gpus", "model", "layers", "tp",
-                                             "pp", "dp", "mbs", "gbs"};
+static const char *const needed_columns[] = {"id", "source", "gpu", "gpus", "model", "layers",
+                                             "tp", "pp",     "dp",  "mbs",  "gbs"};
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 /* Cells ------------------------------------------------------------------- */
@@ -213,8 +213,7 @@ static enum mcp_status read_run(struct mcp_run_row *row, struct mcp_error *err)
     return mcp_run_read_plan(row, &run->plan, err);
 }
 
-void mcp_run_read(struct mcp_arena *arena, struct mcp_runs *runs, size_t index,
-                  struct mcp_run *out)
+void mcp_run_read(struct mcp_arena *arena, struct mcp_runs *runs, size_t index, struct mcp_run *out)
 {
     struct mcp_run_row row = {arena, runs, index, out, mcp_text_new(arena)};
     struct mcp_error err = {{0}};

@@ -24,9 +24,9 @@ struct mcp_run {
     const char *id, *source;
     const char *gpu, *model_name, *precision, *sequence; /* the cells, for grouping */
     const char *gpus, *global_batch;
-    double measured_s; /* NaN: not stated */
-    bool complete;     /* the table says that nothing is missing */
-    char trust;        /* 'A' best; 0: not stated */
+    double measured_s;  /* NaN: not stated */
+    bool complete;      /* the table says that nothing is missing */
+    char trust;         /* 'A' best; 0: not stated */
     const char *reason; /* why it cannot be predicted; NULL: it can */
     const char *note;   /* what was assumed, "" when nothing */
     bool recompute_stated;
@@ -49,8 +49,7 @@ enum mcp_status mcp_runs_open(struct mcp_arena *arena, const char *path, const c
 const struct mcp_csv *mcp_runs_csv(const struct mcp_runs *runs);
 
 /* Row `row`: predictable, or with the reason why not. Cannot fail. */
-void mcp_run_read(struct mcp_arena *arena, struct mcp_runs *runs, size_t row,
-                  struct mcp_run *out);
+void mcp_run_read(struct mcp_arena *arena, struct mcp_runs *runs, size_t row, struct mcp_run *out);
 
 /* Numbers fitted to published runs in all built-in GPU and stack files. */
 int mcp_runs_count_fitted(struct mcp_arena *arena);

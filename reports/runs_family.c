@@ -101,7 +101,8 @@ enum mcp_status mcp_run_read_stack(struct mcp_run_row *row, struct mcp_stack *ou
 {
     MCP_TRY(find_stack(row, stack_name(row), out, err));
     apply_graph(row, out);
-    if (mcp_row_says(row, "overlap_flags", "deepep") || mcp_row_says(row, "overlap_flags", "hybridep"))
+    if (mcp_row_says(row, "overlap_flags", "deepep") ||
+        mcp_row_says(row, "overlap_flags", "hybridep"))
         out->deduplicated_dispatch = true;
     return apply_shard_group(row, out, err);
 }

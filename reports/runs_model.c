@@ -4,6 +4,7 @@
 #include "core/preset.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 
 /* Letters and digits of a name in lower case, without what is in parentheses:
@@ -26,7 +27,8 @@ static bool find_published(const struct mcp_run_row *row, int hidden, struct mcp
     for (size_t i = 0; wanted[0] != '\0' && i < mcp_preset_count("models"); i++) {
         const char *preset = mcp_preset_at("models", i)->name;
         plain_name(preset, name, sizeof name);
-        if (!mcp_same(name, wanted) || mcp_model_load(row->arena, preset, out, NULL) != MCP_OK)
+        const bool same = mcp_starts_with(name, wanted) || mcp_starts_with(wanted, name);
+        if (!same || mcp_model_load(row->arena, preset, out, NULL) != MCP_OK)
             continue;
         if (out->hidden_size == hidden)
             return true;
@@ -101,18 +103,25 @@ static enum mcp_status read_kind(struct mcp_run_row *row, const struct mcp_model
     return mlp == MCP_MLP_EXPERTS ? read_experts(row, out, err) : read_dense(row, out, err);
 }
 
-/* Dense layers before the first with experts: the notes', else the preset's. */
-static int leading_dense(const struct mcp_run_row *row, const struct mcp_model *published)
+/* Dense layers before the first with experts: the notes', else the preset's; a
+ * model cut in depth keeps its share of them, one at least. */
+static int leading_dense(const struct mcp_run_row *row, const struct mcp_model *published,
+                         int layers)
 {
     int count = 0;
     if (mcp_row_says(row, "notes", "first layer dense"))
         return 1;
     if (mcp_number_before(mcp_row_cell(row, "notes"), "layers dense", &count))
         return count;
-    while (published != NULL && count < published->num_layers &&
+    if (published == NULL)
+        return 0;
+    while (count < published->num_layers &&
            published->kinds[published->layer_kind[count]].mlp == MCP_MLP_DENSE)
         count++;
-    return count;
+    if (count == 0 || published->num_layers <= layers)
+        return count;
+    const int share = (int)lround((double)count * layers / published->num_layers);
+    return share > 1 ? share : 1;
 }
 
 /* Every window of the preset becomes a kind of its own, in the preset's order. */
@@ -133,7 +142,7 @@ static enum mcp_status read_kinds(struct mcp_run_row *row, const struct mcp_mode
 {
     struct mcp_layer_kind dense = {0}, experts = {0};
     const bool sparse = mcp_row_has(row, "experts");
-    const int first = sparse ? leading_dense(row, published) : model->num_layers;
+    const int first = sparse ? leading_dense(row, published, model->num_layers) : model->num_layers;
     model->layer_kind = MCP_ARRAY(row->arena, model->num_layers, unsigned char);
     if (first > 0)
         MCP_TRY(read_kind(row, published, MCP_MLP_DENSE, model, &dense, err));
@@ -179,8 +188,8 @@ static void read_style(struct mcp_run_row *row, const struct mcp_model *publishe
     model->norms_per_layer = published != NULL ? published->norms_per_layer : 2;
     model->norm = published != NULL ? published->norm : gpt ? MCP_LAYERNORM : MCP_RMSNORM;
     model->position = published != NULL ? published->position
-                      : gpt            ? MCP_POSITION_LEARNED
-                                       : MCP_POSITION_ROTARY;
+                      : gpt             ? MCP_POSITION_LEARNED
+                                        : MCP_POSITION_ROTARY;
     if (mcp_row_says(row, "attention", "ALiBi"))
         model->position = MCP_POSITION_ALIBI;
     model->tied_embeddings = published != NULL ? published->tied_embeddings : gpt;
@@ -208,8 +217,8 @@ static bool lacks_ranks(const struct mcp_run_row *row, bool found, const struct 
 enum mcp_status mcp_run_read_model(struct mcp_run_row *row, struct mcp_model *out,
                                    struct mcp_error *err)
 {
-    struct mcp_model model = {.name = mcp_row_cell(row, "model"), .family = "", .source = "",
-                              .note = "", .ignored = ""};
+    struct mcp_model model = {
+        .name = mcp_row_cell(row, "model"), .family = "", .source = "", .note = "", .ignored = ""};
     struct mcp_model shape;
     int gated, sequence;
     MCP_TRY(mcp_row_need(row, "layers", &model.num_layers, err));

@@ -58,7 +58,8 @@ static enum mcp_status read_recompute(struct mcp_run_row *row, struct pattern *o
         return MCP_OK;
     }
     if (!mcp_same(text, "selective"))
-        return mcp_fail(err, MCP_INVALID, "recompute \"%.40s\" is not none, selective or full", text);
+        return mcp_fail(err, MCP_INVALID, "recompute \"%.40s\" is not none, selective or full",
+                        text);
     if (!mcp_contains_ignoring_case(detail, "list empty"))
         out->recompute = MCP_RECOMPUTE_SELECTIVE;
     read_modules(row, &row->run->stack);
@@ -71,7 +72,8 @@ static void add_run(struct mcp_chunk *chunk, enum mcp_recompute recompute, int l
         chunk->runs[chunk->num_runs++] = (struct mcp_recompute_run){recompute, layers};
 }
 
-static void set_runs(struct mcp_arena *arena, struct mcp_chunk *chunk, const struct pattern *pattern)
+static void set_runs(struct mcp_arena *arena, struct mcp_chunk *chunk,
+                     const struct pattern *pattern)
 {
     const int layers = chunk->num_layers;
     const int some = pattern->first > 0 && pattern->first < layers ? pattern->first : layers;
