@@ -26,12 +26,8 @@ int mcp_schedule_length(int virtual_stages, int num_microbatches);
 void mcp_schedule_actions(enum mcp_schedule schedule, int pipeline_parallel, int virtual_stages,
                           int num_microbatches, int rank, struct mcp_action *actions);
 
-/* Microbatches of chunk `chunk` alive on `rank` (forward begun, backward not
- * ended) at the moment when the rank's frames of all chunks, weighted by
- * chunk_bytes[virtual_stages], weigh most. in_flight[virtual_stages]. Closed
- * form or walk: whatever is exact. Returns the weight. */
-int64_t mcp_schedule_in_flight(struct mcp_arena *scratch, enum mcp_schedule schedule,
-                               int pipeline_parallel, int virtual_stages, int num_microbatches,
-                               int rank, const int64_t *chunk_bytes, int *in_flight);
+/* Forwards before the first backward of rank `rank`. */
+int mcp_schedule_warm_up(enum mcp_schedule schedule, int pipeline_parallel, int virtual_stages,
+                         int num_microbatches, int rank);
 
 #endif
