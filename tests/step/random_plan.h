@@ -1,0 +1,23 @@
+/* tests/step/random_plan.h: legal plans of every kind, drawn from a seed. */
+#ifndef TESTS_STEP_RANDOM_PLAN_H
+#define TESTS_STEP_RANDOM_PLAN_H
+
+#include "step/legal.h"
+
+#include <stdint.h>
+
+struct random_plan {
+    struct mcp_model model; /* tiny to medium: dense, grouped, latent, experts, MTP */
+    struct mcp_cluster cluster;
+    struct mcp_job job;
+    struct mcp_stack stack;
+    struct mcp_question question; /* of the four above */
+    struct mcp_plan plan;
+};
+
+/* Never fails; the same seed gives the same plan. */
+void random_plan_draw(struct mcp_arena *arena, uint64_t seed, struct random_plan *out);
+/* One line for a failing test. */
+const char *random_plan_describe(struct mcp_arena *arena, const struct random_plan *drawn);
+
+#endif
