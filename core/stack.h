@@ -45,6 +45,7 @@ struct mcp_stack {
     double network_frac;          /* this stack's share of the fabric's efficiency */
     /* behaviour */
     const char *attention;         /* default kernel */
+    bool fused_attention_sinks;    /* sinks do not force unfused attention */
     bool scatter_gather_pipeline;  /* a message is cut over the tensor group without SP */
     bool all_reduce_gradients;     /* ZeRO-1 and 2 still all-reduce gradients */
     bool deduplicated_dispatch;    /* a token crosses to a node once (DeepEP, HybridEP) */
