@@ -15,7 +15,7 @@ static enum mcp_status parse(struct mcp_arena *arena, const char *text, struct m
     return mcp_json_done(json, err);
 }
 
-static const char *write(struct mcp_arena *arena, const struct mcp_job *job)
+static const char *written(struct mcp_arena *arena, const struct mcp_job *job)
 {
     struct mcp_json *json = mcp_json_new_object(arena);
     mcp_job_to_json(job, json);
@@ -28,9 +28,9 @@ Test(job, round_trips)
     struct mcp_error err = {""};
     const struct mcp_job job = {1536, 8192, MCP_PRECISION_MXFP8, true, "flash2", 0.9};
     struct mcp_job again;
-    const char *text = write(arena, &job);
+    const char *text = written(arena, &job);
     cr_assert(eq(int, parse(arena, text, &again, &err), MCP_OK), "%s", err.text);
-    cr_expect(eq(str, (char *)write(arena, &again), (char *)text));
+    cr_expect(eq(str, (char *)written(arena, &again), (char *)text));
     cr_expect(eq(i64, again.global_batch_size, (int64_t)1536));
     cr_expect(eq(int, (int)again.precision, MCP_PRECISION_MXFP8));
     cr_expect(again.dropout);

@@ -19,7 +19,7 @@ static enum mcp_status parse(struct mcp_arena *arena, const char *text, struct m
     return mcp_json_done(json, err);
 }
 
-static const char *write(struct mcp_arena *arena, const struct mcp_stack *stack)
+static const char *written(struct mcp_arena *arena, const struct mcp_stack *stack)
 {
     struct mcp_json *json = mcp_json_new_object(arena);
     mcp_stack_to_json(stack, json);
@@ -37,9 +37,9 @@ Test(stack, every_preset_round_trips)
         cr_assert(eq(int, mcp_stack_load(arena, name, &stack, &err), MCP_OK), "%s: %s", name,
                   err.text);
         cr_expect(eq(str, (char *)stack.name, (char *)name));
-        const char *text = write(arena, &stack);
+        const char *text = written(arena, &stack);
         cr_assert(eq(int, parse(arena, text, &again, &err), MCP_OK), "%s: %s", name, err.text);
-        cr_expect(eq(str, (char *)write(arena, &again), (char *)text));
+        cr_expect(eq(str, (char *)written(arena, &again), (char *)text));
     }
     mcp_arena_free(arena);
 }
