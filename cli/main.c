@@ -10,7 +10,10 @@ struct command {
 };
 
 static const struct command commands[] = {
+    {"plan", mcp_cmd_plan},
     {"model", mcp_cmd_model},
+    {"topo", mcp_cmd_topo},
+    {"validate", mcp_cmd_validate},
 };
 enum { NUM_COMMANDS = (int)MCP_COUNT_OF(commands) };
 
