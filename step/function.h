@@ -29,7 +29,7 @@ enum mcp_code {
 extern const char *const mcp_code_names[MCP_NUM_CODES];
 
 /* X(enumerator, "name", code, elements moved per element of rows x columns,
- *   further bytes moved per element, kernel launches) */
+ *   further bytes moved per element, kernel launches; transfers' start-up is latency) */
 #define MCP_FUNCTIONS(X)                                                                           \
     X(MATMUL_NT, "matmul_nt", MATMUL, 0, 0, 1)                                                     \
     X(MATMUL_NN, "matmul_nn", MATMUL, 0, 0, 1)                                                     \
@@ -72,21 +72,22 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
     X(EMBEDDING_FORWARD, "embedding_forward", MAP, 3, 0, 3)                                        \
     X(EMBEDDING_BACKWARD, "embedding_backward", MAP, 5, 0, 3)                                      \
     X(CONCATENATE, "concatenate", MAP, 2, 0, 1)                                                    \
+    X(COPY, "copy", MAP, 2, 0, 1)                                                                  \
     X(ZERO, "zero", MAP, 1, 0, 1)                                                                  \
     X(ADAM, "adam", MAP, 0, 36, 1)                                                                 \
     X(LOSS_FORWARD, "loss_forward", REDUCTION, 0, 14, 4)                                           \
     X(LOSS_BACKWARD, "loss_backward", REDUCTION, 0, 8, 2)                                          \
     X(SUM_SQUARES, "sum_squares", REDUCTION, 1, 0, 1)                                              \
-    X(ALL_REDUCE, "all_reduce", COLLECTIVE, 0, 0, 1)                                               \
-    X(ALL_REDUCE_MAX, "all_reduce_max", COLLECTIVE, 0, 0, 1)                                       \
-    X(REDUCE_SCATTER, "reduce_scatter", COLLECTIVE, 0, 0, 1)                                       \
-    X(ALL_GATHER, "all_gather", COLLECTIVE, 0, 0, 1)                                               \
-    X(ALL_TO_ALL, "all_to_all", COLLECTIVE, 0, 0, 1)                                               \
-    X(ALL_TO_ALL_V, "all_to_all_v", COLLECTIVE, 0, 0, 1)                                           \
-    X(BROADCAST, "broadcast", COLLECTIVE, 0, 0, 1)                                                 \
-    X(SEND, "send", SEND, 0, 0, 1)                                                                 \
-    X(RECEIVE, "receive", RECEIVE, 0, 0, 1)                                                        \
-    X(SHIFT, "shift", SHIFT, 0, 0, 1)                                                              \
+    X(ALL_REDUCE, "all_reduce", COLLECTIVE, 0, 0, 0)                                               \
+    X(ALL_REDUCE_MAX, "all_reduce_max", COLLECTIVE, 0, 0, 0)                                       \
+    X(REDUCE_SCATTER, "reduce_scatter", COLLECTIVE, 0, 0, 0)                                       \
+    X(ALL_GATHER, "all_gather", COLLECTIVE, 0, 0, 0)                                               \
+    X(ALL_TO_ALL, "all_to_all", COLLECTIVE, 0, 0, 0)                                               \
+    X(ALL_TO_ALL_V, "all_to_all_v", COLLECTIVE, 0, 0, 0)                                           \
+    X(BROADCAST, "broadcast", COLLECTIVE, 0, 0, 0)                                                 \
+    X(SEND, "send", SEND, 0, 0, 0)                                                                 \
+    X(RECEIVE, "receive", RECEIVE, 0, 0, 0)                                                        \
+    X(SHIFT, "shift", SHIFT, 0, 0, 0)                                                              \
     X(LOAD_MICROBATCH, "load_microbatch", HOST, 0, 0, 0)                                           \
     X(EXPERT_COUNTS, "expert_counts", HOST, 0, 0, 0)                                               \
     X(STEP_SCALARS, "step_scalars", HOST, 0, 0, 0)

@@ -27,6 +27,17 @@ void mcp_layer_build(struct mcp_arena *arena, const struct mcp_question *questio
                      const struct mcp_plan *plan, const struct mcp_layer_spec *spec,
                      struct mcp_layer_type *out);
 
+/* For a type whose weights are known: its layer buffers and the blocks prologue,
+ * gather, reduce, optimizer and epilogue under another data degree or ZeRO stage.
+ * Its other blocks are left as they are. */
+void mcp_layer_data_build(struct mcp_arena *arena, const struct mcp_question *question,
+                          const struct mcp_plan *plan, const struct mcp_layer_spec *spec,
+                          struct mcp_layer_type *type);
+
+/* Elements of the head's weights on one rank when they live in rank space: tied to
+ * the embedding on the same rank, or read by MTP modules too; else 0. */
+int64_t mcp_shared_head_elements(const struct mcp_question *question, const struct mcp_plan *plan);
+
 /* Layers of the extended list: embedding, decoder layers, MTP modules, head. */
 int mcp_extended_layers(const struct mcp_model *model);
 /* What layer `extended` of it is under the plan's chunks. */

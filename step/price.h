@@ -51,8 +51,8 @@ double mcp_op_exposed_frac(const struct mcp_pricing *pricing, const struct mcp_o
  * buffer n (all_to_all: what each rank sends). Seconds; 0 for one rank. */
 double mcp_collective_seconds(const struct mcp_pricing *pricing, enum mcp_function function,
                               unsigned axes, double bytes);
-/* One message along the pipeline. */
-double mcp_send_seconds(const struct mcp_pricing *pricing, double bytes);
+/* One message of `bytes` from pipeline stage `stage` to stage + delta (a ring). */
+double mcp_send_seconds(const struct mcp_pricing *pricing, int stage, int delta, double bytes);
 
 struct mcp_block_price {
     int64_t time_ns;
@@ -64,14 +64,14 @@ struct mcp_block_price {
 void mcp_block_price(const struct mcp_pricing *pricing, const struct mcp_block *block,
                      struct mcp_block_price *out);
 
-/* Memory of a block beyond what it finds: largest sum of live block-space buffers
- * and of frames it creates, and of frames it has created when it ends. */
+/* Memory of a block beyond what it finds when it starts. A value lives from its
+ * first write to its last read; frames that the block reads last (`last_reader`:
+ * a backward pass) are given back as they die. */
 struct mcp_block_memory {
-    int64_t scratch_peak_bytes; /* block space alone */
-    int64_t peak_bytes;         /* block space + frames written so far */
-    int64_t kept_bytes;         /* frames written and still needed by other slots */
+    int64_t peak_bytes; /* largest sum; at least 0 */
+    int64_t end_bytes;  /* frames written, less frames given back: may be negative */
 };
 void mcp_block_memory(const struct mcp_layer_type *type, enum mcp_block_role role,
-                      struct mcp_block_memory *out);
+                      bool last_reader, struct mcp_block_memory *out);
 
 #endif

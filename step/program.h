@@ -106,6 +106,7 @@ struct mcp_operand {
     unsigned short index;     /* into the space's table of the layer type (rank: of the program) */
 };
 
+#define MCP_MAX_BLOCK_OPS 1024
 #define MCP_MAX_READS 6
 #define MCP_MAX_WRITES 3
 #define MCP_MAX_WAITS 6
@@ -128,7 +129,7 @@ struct mcp_op {
     unsigned char weight; /* index of the weight part used, or MCP_NO_WEIGHT */
     unsigned char hiding; /* enum mcp_hiding */
     unsigned char num_reads, num_writes, num_waits;
-    unsigned char waits[MCP_MAX_WAITS]; /* earlier ops of the block */
+    unsigned short waits[MCP_MAX_WAITS]; /* earlier ops of the block */
     struct mcp_operand reads[MCP_MAX_READS];
     struct mcp_operand writes[MCP_MAX_WRITES];
     int64_t dims[MCP_MAX_DIMS]; /* meaning by code: step/function.h */

@@ -1,0 +1,325 @@
+/* step/builder.c: emitting ops, declaring values and weights, linear layers. */
+#include "step/builder.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+double mcp_bytes_of(int64_t rows, int64_t columns, enum mcp_dtype dtype)
+{
+    return (double)rows * (double)columns * mcp_dtype_bytes(dtype);
+}
+
+static struct mcp_ref place(enum mcp_space space, int index, int layer_offset)
+{
+    struct mcp_ref ref = {.set = true};
+    ref.operand.space = (unsigned char)space;
+    ref.operand.index = (unsigned short)index;
+    ref.operand.layer_offset = (signed char)layer_offset;
+    return ref;
+}
+
+struct mcp_ref mcp_x(int layer_offset)
+{
+    return place(MCP_SPACE_FRAME, MCP_FRAME_X, layer_offset);
+}
+
+struct mcp_ref mcp_dx(int layer_offset)
+{
+    return place(MCP_SPACE_FRAME, MCP_FRAME_DX, layer_offset);
+}
+
+struct mcp_ref mcp_layer_buffer(int index)
+{
+    return place(MCP_SPACE_LAYER, index, 0);
+}
+
+struct mcp_ref mcp_rank_buffer(int index)
+{
+    return place(MCP_SPACE_RANK, index, 0);
+}
+
+static int add_buffer(struct mcp_builder *b, enum mcp_space space, const char *name, double bytes,
+                      enum mcp_dtype dtype)
+{
+    int index = b->type->num_buffers[space]++;
+    assert(index < MCP_MAX_TYPE_BUFFERS);
+    struct mcp_buffer *buffer = &b->buffers[space][index];
+    snprintf(buffer->name, sizeof buffer->name, "%s", name);
+    buffer->bytes = (int64_t)ceil(bytes);
+    buffer->capacity_bytes = buffer->bytes;
+    buffer->dtype = (unsigned char)dtype;
+    buffer->space = (unsigned char)space;
+    buffer->kind = space == MCP_SPACE_BLOCK ? MCP_BUFFER_SCRATCH : MCP_BUFFER_ACTIVATION;
+    return index;
+}
+
+struct mcp_value mcp_scratch(struct mcp_builder *b, const char *name, double bytes,
+                             enum mcp_dtype dtype)
+{
+    struct mcp_value value = {0};
+    value.block = place(MCP_SPACE_BLOCK, add_buffer(b, MCP_SPACE_BLOCK, name, bytes, dtype), 0);
+    return value;
+}
+
+struct mcp_value mcp_saved(struct mcp_builder *b, const char *name, double bytes,
+                           enum mcp_dtype dtype, unsigned module)
+{
+    struct mcp_value value = mcp_scratch(b, name, bytes, dtype);
+    int frame = add_buffer(b, MCP_SPACE_FRAME, name, bytes, dtype);
+    value.frame = place(MCP_SPACE_FRAME, frame, 0);
+    value.kept = !b->drop_all && (module & b->dropped) == 0;
+    b->twin[frame] = value.block.operand.index;
+    b->kept[frame] = value.kept;
+    return value;
+}
+
+struct mcp_ref mcp_at(const struct mcp_builder *b, struct mcp_value value)
+{
+    if (!value.frame.set || (b->in_forward && !value.kept))
+        return value.block;
+    return value.frame;
+}
+
+struct mcp_value mcp_saved_activation(struct mcp_builder *b, const char *name, int64_t rows,
+                                      int64_t columns, unsigned module)
+{
+    double bytes = mcp_bytes_of(rows, columns, b->activation);
+    return mcp_saved(b, name, bytes, b->activation, module);
+}
+
+/* A quantised copy weighs its element, its scales and the share of layers' inputs
+ * that is kept in both layouts. */
+#define QUANTISED_INPUT_BYTES 1.15
+
+struct mcp_value mcp_saved_input(struct mcp_builder *b, const char *name, int64_t rows,
+                                 int64_t columns, unsigned module)
+{
+    if (b->matmul == b->activation)
+        return mcp_saved_activation(b, name, rows, columns, module);
+    double bytes = (double)rows * (double)columns * QUANTISED_INPUT_BYTES;
+    return mcp_saved(b, name, bytes, MCP_F8, module);
+}
+
+struct mcp_ref mcp_scratch_activation(struct mcp_builder *b, const char *name, int64_t rows,
+                                      int64_t columns)
+{
+    return mcp_scratch(b, name, mcp_bytes_of(rows, columns, b->activation), b->activation).block;
+}
+
+static int count_refs(const struct mcp_ref *refs, int limit)
+{
+    int count = 0;
+    while (count < limit && refs[count].set)
+        count++;
+    return count;
+}
+
+void mcp_emit(struct mcp_builder *b, struct mcp_call call)
+{
+    assert(b->num_ops < MCP_MAX_BLOCK_OPS);
+    struct mcp_op *op = &b->ops[b->num_ops++];
+    memset(op, 0, sizeof *op);
+    op->function = (unsigned char)call.function;
+    op->stream = (unsigned char)call.stream;
+    op->dtype = (unsigned char)(call.has_dtype ? call.dtype : b->activation);
+    op->group = (unsigned char)call.group;
+    op->delta = (signed char)call.delta;
+    op->weight = (unsigned char)(call.weight > 0 ? call.weight - 1 : MCP_NO_WEIGHT);
+    op->hiding = (unsigned char)call.hiding;
+    op->num_reads = (unsigned char)count_refs(call.reads, MCP_MAX_READS);
+    op->num_writes = (unsigned char)count_refs(call.writes, MCP_MAX_WRITES);
+    for (int i = 0; i < op->num_reads; i++)
+        op->reads[i] = call.reads[i].operand;
+    for (int i = 0; i < op->num_writes; i++)
+        op->writes[i] = call.writes[i].operand;
+    memcpy(op->dims, call.dims, sizeof op->dims);
+}
+
+void mcp_map(struct mcp_builder *b, enum mcp_function function, int64_t rows, int64_t columns,
+             const struct mcp_ref reads[3], const struct mcp_ref writes[2])
+{
+    struct mcp_call call = {.function = function, .dims = {rows, columns}};
+    for (int i = 0; i < 3 && reads[i].set; i++)
+        call.reads[i] = reads[i];
+    for (int i = 0; i < 2 && writes[i].set; i++)
+        call.writes[i] = writes[i];
+    mcp_emit(b, call);
+}
+
+void mcp_residual_declare(struct mcp_builder *b, struct mcp_residual *residual, const char *name)
+{
+    memset(residual, 0, sizeof *residual);
+    if (b->question->job->dropout)
+        residual->mask = mcp_saved(b, name, mcp_bytes_of(b->sharded_tokens, b->hidden, MCP_U8),
+                                   MCP_U8, 0);
+}
+
+void mcp_residual_forward(struct mcp_builder *b, const struct mcp_residual *residual,
+                          struct mcp_ref branch, struct mcp_ref input, struct mcp_ref output)
+{
+    bool dropout = b->question->job->dropout;
+    struct mcp_ref mask = dropout ? mcp_at(b, residual->mask) : (struct mcp_ref){0};
+    mcp_map(b, dropout ? MCP_FN_RESIDUAL_DROPOUT_FORWARD : MCP_FN_RESIDUAL_FORWARD,
+            b->sharded_tokens, b->hidden, (struct mcp_ref[3]){branch, input},
+            (struct mcp_ref[2]){output, mask});
+}
+
+struct mcp_ref mcp_residual_backward(struct mcp_builder *b, const struct mcp_residual *residual,
+                                     struct mcp_ref d_output)
+{
+    bool dropout = b->question->job->dropout;
+    struct mcp_ref mask = dropout ? mcp_at(b, residual->mask) : (struct mcp_ref){0};
+    struct mcp_ref branch = mcp_scratch_activation(b, "d_branch", b->sharded_tokens, b->hidden);
+    mcp_map(b, dropout ? MCP_FN_RESIDUAL_DROPOUT_BACKWARD : MCP_FN_RESIDUAL_BACKWARD,
+            b->sharded_tokens, b->hidden, (struct mcp_ref[3]){d_output, mask},
+            (struct mcp_ref[2]){branch});
+    return branch;
+}
+
+static int add_weight(struct mcp_builder *b, const char *name, const struct mcp_weight *shape)
+{
+    int index = b->type->num_weights++;
+    assert(index < MCP_MAX_TYPE_WEIGHTS);
+    b->weights[index] = *shape;
+    snprintf(b->weights[index].name, sizeof b->weights[index].name, "%s", name);
+    return index + 1;
+}
+
+int mcp_weight_part(struct mcp_builder *b, const char *name, int64_t rows, int64_t columns,
+                    bool replicated)
+{
+    struct mcp_weight shape = {.rows = rows, .columns = columns, .copies = 1, .replicated = replicated};
+    return add_weight(b, name, &shape);
+}
+
+int mcp_expert_weight_part(struct mcp_builder *b, const char *name, int64_t rows, int64_t columns,
+                           int copies)
+{
+    struct mcp_weight shape = {.rows = rows, .columns = columns, .copies = copies, .expert = true};
+    return add_weight(b, name, &shape);
+}
+
+int64_t mcp_layer_type_parameters(const struct mcp_layer_type *type, bool expert)
+{
+    int64_t total = 0;
+    for (int i = 0; i < type->num_weights; i++) {
+        const struct mcp_weight *w = &type->weights[i];
+        if (w->expert == expert)
+            total += w->rows * w->columns * w->copies;
+    }
+    return total;
+}
+
+static struct mcp_ref weights_of(const struct mcp_builder *b, int part)
+{
+    return mcp_layer_buffer(b->weights[part - 1].expert ? MCP_LAYER_EXPERT_WEIGHTS
+                                                        : MCP_LAYER_WEIGHTS);
+}
+
+static struct mcp_ref gradients_of(const struct mcp_builder *b, int part)
+{
+    return mcp_layer_buffer(b->weights[part - 1].expert ? MCP_LAYER_EXPERT_GRADIENTS
+                                                        : MCP_LAYER_GRADIENTS);
+}
+
+static enum mcp_dtype linear_dtype(const struct mcp_builder *b, const struct mcp_linear *linear)
+{
+    return linear->full_precision ? b->activation : b->matmul;
+}
+
+/* 8 and 4 bit products read a quantised copy of their input. */
+static struct mcp_ref quantised(struct mcp_builder *b, const struct mcp_linear *linear,
+                                struct mcp_ref x, int64_t columns)
+{
+    enum mcp_dtype dtype = linear_dtype(b, linear);
+    if (dtype == b->activation || b->question->stack->fused_casts)
+        return x;
+    int64_t rows = linear->m * linear->groups;
+    struct mcp_value copy = mcp_scratch(b, "quantised", mcp_bytes_of(rows, columns, dtype), dtype);
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_CAST, .reads = {x}, .writes = {copy.block},
+                                  .dims = {rows, columns}});
+    return copy.block;
+}
+
+void mcp_linear_forward(struct mcp_builder *b, const struct mcp_linear *linear, struct mcp_ref x,
+                        struct mcp_ref y)
+{
+    struct mcp_ref input = quantised(b, linear, x, linear->k);
+    bool grouped = b->weights[linear->weight - 1].expert;
+    mcp_emit(b, (struct mcp_call){
+                    .function = grouped ? MCP_FN_GROUPED_NT : MCP_FN_MATMUL_NT,
+                    .dtype = linear_dtype(b, linear), .has_dtype = true, .weight = linear->weight,
+                    .reads = {input, weights_of(b, linear->weight)}, .writes = {y},
+                    .dims = {linear->m, linear->n, linear->k, linear->groups}});
+}
+
+void mcp_linear_input_gradient(struct mcp_builder *b, const struct mcp_linear *linear,
+                               struct mcp_ref dy, struct mcp_ref dx)
+{
+    struct mcp_ref input = quantised(b, linear, dy, linear->n);
+    bool grouped = b->weights[linear->weight - 1].expert;
+    mcp_emit(b, (struct mcp_call){
+                    .function = grouped ? MCP_FN_GROUPED_NN : MCP_FN_MATMUL_NN,
+                    .dtype = linear_dtype(b, linear), .has_dtype = true, .weight = linear->weight,
+                    .reads = {input, weights_of(b, linear->weight)}, .writes = {dx},
+                    .dims = {linear->m, linear->k, linear->n, linear->groups}});
+}
+
+void mcp_linear_weight_gradient(struct mcp_builder *b, const struct mcp_linear *linear,
+                                struct mcp_ref x, struct mcp_ref dy)
+{
+    bool grouped = b->weights[linear->weight - 1].expert;
+    mcp_emit(b, (struct mcp_call){
+                    .function = grouped ? MCP_FN_GROUPED_TN_ACCUMULATE : MCP_FN_MATMUL_TN_ACCUMULATE,
+                    .dtype = linear_dtype(b, linear), .has_dtype = true, .weight = linear->weight,
+                    .reads = {dy, x}, .writes = {gradients_of(b, linear->weight)},
+                    .dims = {linear->n, linear->k, linear->m, linear->groups}});
+}
+
+struct mcp_ref mcp_tensor_gather(struct mcp_builder *b, const char *name, struct mcp_ref shard,
+                                 enum mcp_hiding hiding)
+{
+    if (!b->plan->sequence_parallel)
+        return shard;
+    struct mcp_value whole =
+        mcp_scratch(b, name, mcp_bytes_of(b->tokens, b->hidden, b->activation), b->activation);
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_GATHER, .stream = MCP_STREAM_TENSOR,
+                                  .group = MCP_TENSOR, .hiding = hiding, .reads = {shard},
+                                  .writes = {whole.block}, .dims = {b->tokens * b->hidden}});
+    return whole.block;
+}
+
+struct mcp_ref mcp_tensor_reduce(struct mcp_builder *b, const char *name, struct mcp_ref partial,
+                                 enum mcp_hiding hiding)
+{
+    if (b->plan->tensor_parallel == 1)
+        return partial;
+    struct mcp_call call = {.function = MCP_FN_ALL_REDUCE, .stream = MCP_STREAM_TENSOR,
+                            .group = MCP_TENSOR, .hiding = hiding, .reads = {partial},
+                            .writes = {partial}, .dims = {b->tokens * b->hidden}};
+    if (b->plan->sequence_parallel) {
+        double bytes = mcp_bytes_of(b->sharded_tokens, b->hidden, b->activation);
+        call.function = MCP_FN_REDUCE_SCATTER;
+        call.writes[0] = mcp_scratch(b, name, bytes, b->activation).block;
+    }
+    mcp_emit(b, call);
+    return call.writes[0];
+}
+
+void mcp_begin_block(struct mcp_builder *b, bool forward)
+{
+    b->num_ops = 0;
+    b->in_forward = forward;
+}
+
+void mcp_end_block(struct mcp_builder *b, enum mcp_block_role role)
+{
+    struct mcp_block *block = &b->type->blocks[role];
+    block->num_ops = b->num_ops;
+    block->ops = MCP_ARRAY(b->arena, b->num_ops, struct mcp_op);
+    if (b->num_ops > 0)
+        memcpy(block->ops, b->ops, (size_t)b->num_ops * sizeof *b->ops);
+    mcp_derive_waits(block->ops, block->num_ops);
+}

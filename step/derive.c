@@ -1,0 +1,248 @@
+/* step/derive.c: what follows from operands alone: waits, recompute, split backward. */
+#include "step/builder.h"
+
+#include <assert.h>
+#include <string.h>
+
+static bool same_place(struct mcp_operand a, struct mcp_operand b)
+{
+    return a.space == b.space && a.index == b.index && a.layer_offset == b.layer_offset;
+}
+
+static bool reads(const struct mcp_op *op, struct mcp_operand place)
+{
+    for (int i = 0; i < op->num_reads; i++)
+        if (same_place(op->reads[i], place))
+            return true;
+    return false;
+}
+
+static bool writes(const struct mcp_op *op, struct mcp_operand place)
+{
+    for (int i = 0; i < op->num_writes; i++)
+        if (same_place(op->writes[i], place))
+            return true;
+    return false;
+}
+
+/* Must `later` come after `earlier`? Read after write, write after read or write. */
+static bool depends(const struct mcp_op *later, const struct mcp_op *earlier)
+{
+    for (int i = 0; i < later->num_reads; i++)
+        if (writes(earlier, later->reads[i]))
+            return true;
+    for (int i = 0; i < later->num_writes; i++)
+        if (writes(earlier, later->writes[i]) || reads(earlier, later->writes[i]))
+            return true;
+    return false;
+}
+
+/* The latest op of each stream that op i depends on, unless its own stream has
+ * waited for that one before. */
+void mcp_derive_waits(struct mcp_op *ops, int num_ops)
+{
+    int waited[MCP_NUM_STREAMS][MCP_NUM_STREAMS]; /* [own][other], op + 1 */
+    memset(waited, 0, sizeof waited);
+    for (int i = 0; i < num_ops; i++) {
+        struct mcp_op *op = &ops[i];
+        int latest[MCP_NUM_STREAMS] = {0};
+        for (int j = 0; j < i; j++)
+            if (ops[j].stream != op->stream && depends(op, &ops[j]))
+                latest[ops[j].stream] = j + 1;
+        op->num_waits = 0;
+        for (int s = 0; s < MCP_NUM_STREAMS; s++) {
+            if (latest[s] <= waited[op->stream][s])
+                continue;
+            assert(op->num_waits < MCP_MAX_WAITS);
+            waited[op->stream][s] = latest[s];
+            op->waits[op->num_waits++] = (unsigned short)(latest[s] - 1);
+        }
+    }
+}
+
+/* Marks unkept frames that the block reads before it writes them itself. */
+static void mark_needed(const struct mcp_builder *b, const struct mcp_block *backward, bool *needed)
+{
+    for (int i = 0; i < backward->num_ops; i++)
+        for (int r = 0; r < backward->ops[i].num_reads; r++) {
+            struct mcp_operand at = backward->ops[i].reads[r];
+            if (at.space == MCP_SPACE_FRAME && at.layer_offset == 0 && at.index > MCP_FRAME_DX &&
+                !b->kept[at.index])
+                needed[at.index] = true;
+        }
+}
+
+static int frame_of_twin(const struct mcp_builder *b, unsigned short block_index)
+{
+    for (int f = MCP_FRAME_DX + 1; f < b->type->num_buffers[MCP_SPACE_FRAME]; f++)
+        if (b->twin[f] == block_index)
+            return f;
+    return -1;
+}
+
+/* Where the recompute block puts what forward wrote: dropped values that
+ * backward needs go to their frames; kept ones are not written twice. */
+static struct mcp_operand recompute_place(const struct mcp_builder *b, struct mcp_operand at,
+                                          const bool *needed, bool is_write,
+                                          struct mcp_operand output_twin)
+{
+    struct mcp_operand out = at;
+    if (at.space == MCP_SPACE_BLOCK) {
+        int frame = frame_of_twin(b, at.index);
+        if (frame >= 0 && needed[frame]) {
+            out.space = MCP_SPACE_FRAME;
+            out.index = (unsigned short)frame;
+        }
+    } else if (is_write && at.space == MCP_SPACE_FRAME) {
+        if (at.layer_offset != 0)
+            return output_twin;
+        out.space = MCP_SPACE_BLOCK;
+        out.index = b->twin[at.index];
+    }
+    return out;
+}
+
+static void mark_slice(const struct mcp_builder *b, const struct mcp_block *forward,
+                       const bool *needed, bool *include)
+{
+    bool wanted[MCP_MAX_TYPE_BUFFERS] = {false};
+    for (int f = MCP_FRAME_DX + 1; f < b->type->num_buffers[MCP_SPACE_FRAME]; f++)
+        if (needed[f])
+            wanted[b->twin[f]] = true;
+    for (int i = forward->num_ops - 1; i >= 0; i--) {
+        const struct mcp_op *op = &forward->ops[i];
+        for (int w = 0; w < op->num_writes; w++)
+            if (op->writes[w].space == MCP_SPACE_BLOCK && wanted[op->writes[w].index])
+                include[i] = true;
+        for (int r = 0; include[i] && r < op->num_reads; r++)
+            if (op->reads[r].space == MCP_SPACE_BLOCK)
+                wanted[op->reads[r].index] = true;
+    }
+}
+
+static void emit_slice(struct mcp_builder *b, const struct mcp_block *forward, const bool *include,
+                       const bool *needed)
+{
+    double bytes = (double)b->buffers[MCP_SPACE_FRAME][MCP_FRAME_X].bytes;
+    struct mcp_operand twin = mcp_scratch(b, "output_again", bytes, b->activation).block.operand;
+    for (int i = 0; i < forward->num_ops; i++) {
+        if (!include[i])
+            continue;
+        struct mcp_op *op = &b->ops[b->num_ops++];
+        *op = forward->ops[i];
+        for (int r = 0; r < op->num_reads; r++)
+            op->reads[r] = recompute_place(b, op->reads[r], needed, false, twin);
+        for (int w = 0; w < op->num_writes; w++)
+            op->writes[w] = recompute_place(b, op->writes[w], needed, true, twin);
+    }
+}
+
+void mcp_derive_recompute(struct mcp_builder *b)
+{
+    const struct mcp_block *forward = &b->type->blocks[MCP_FORWARD];
+    bool needed[MCP_MAX_TYPE_BUFFERS] = {false};
+    bool include[MCP_MAX_BLOCK_OPS] = {false};
+    mark_needed(b, &b->type->blocks[MCP_BACKWARD], needed);
+    mark_slice(b, forward, needed, include);
+    if (b->drop_all && b->question->stack->recompute_whole_layer)
+        memset(include, true, (size_t)forward->num_ops * sizeof *include);
+    mcp_begin_block(b, false);
+    emit_slice(b, forward, include, needed);
+    mcp_end_block(b, MCP_RECOMPUTE);
+}
+
+static bool is_weight_gradient(const struct mcp_op *op)
+{
+    return op->function == MCP_FN_MATMUL_TN_ACCUMULATE || op->function == MCP_FN_MATMUL_TN ||
+           op->function == MCP_FN_GROUPED_TN_ACCUMULATE;
+}
+
+static bool is_gather(const struct mcp_op *op)
+{
+    return op->function == MCP_FN_ALL_GATHER && op->group == MCP_TENSOR;
+}
+
+/* Which ops go to B and to W: weight gradients to W; a gather to whoever reads
+ * it, both if need be, so that only shards are kept between them. */
+static void assign_passes(const struct mcp_block *backward, bool *in_input, bool *in_weight)
+{
+    for (int i = backward->num_ops - 1; i >= 0; i--) {
+        const struct mcp_op *op = &backward->ops[i];
+        in_weight[i] = is_weight_gradient(op);
+        in_input[i] = !in_weight[i];
+        if (!is_gather(op))
+            continue;
+        in_input[i] = false;
+        for (int j = i + 1; j < backward->num_ops; j++)
+            if (reads(&backward->ops[j], op->writes[0])) {
+                in_weight[i] = in_weight[i] || in_weight[j];
+                in_input[i] = in_input[i] || in_input[j];
+            }
+    }
+}
+
+/* A scratch value that B writes and W reads becomes a frame. */
+static void promote(struct mcp_builder *b, struct mcp_op *ops, int num_ops, const bool *crosses,
+                    unsigned short *frame)
+{
+    for (int i = 0; i < num_ops; i++) {
+        struct mcp_operand *places[2] = {ops[i].reads, ops[i].writes};
+        int counts[2] = {ops[i].num_reads, ops[i].num_writes};
+        for (int side = 0; side < 2; side++)
+            for (int k = 0; k < counts[side]; k++) {
+                struct mcp_operand *at = &places[side][k];
+                if (at->space != MCP_SPACE_BLOCK || !crosses[at->index])
+                    continue;
+                if (frame[at->index] == 0) {
+                    const struct mcp_buffer *old = &b->buffers[MCP_SPACE_BLOCK][at->index];
+                    struct mcp_value kept = mcp_saved(b, old->name, (double)old->bytes,
+                                                      (enum mcp_dtype)old->dtype, 0);
+                    frame[at->index] = kept.frame.operand.index;
+                }
+                at->index = frame[at->index];
+                at->space = MCP_SPACE_FRAME;
+            }
+    }
+}
+
+static void mark_crossing(const struct mcp_block *backward,
+                          const bool *in_weight, bool *crosses)
+{
+    bool written_in_weight[MCP_MAX_TYPE_BUFFERS] = {false};
+    for (int i = 0; i < backward->num_ops; i++) {
+        const struct mcp_op *op = &backward->ops[i];
+        for (int w = 0; in_weight[i] && w < op->num_writes; w++)
+            if (op->writes[w].space == MCP_SPACE_BLOCK)
+                written_in_weight[op->writes[w].index] = true;
+    }
+    for (int i = 0; i < backward->num_ops; i++) {
+        const struct mcp_op *op = &backward->ops[i];
+        for (int r = 0; in_weight[i] && r < op->num_reads; r++)
+            if (op->reads[r].space == MCP_SPACE_BLOCK && !written_in_weight[op->reads[r].index])
+                crosses[op->reads[r].index] = true;
+    }
+}
+
+static void emit_pass(struct mcp_builder *b, const struct mcp_block *backward, const bool *include,
+                      enum mcp_block_role role)
+{
+    mcp_begin_block(b, false);
+    for (int i = 0; i < backward->num_ops; i++)
+        if (include[i])
+            b->ops[b->num_ops++] = backward->ops[i];
+    mcp_end_block(b, role);
+}
+
+void mcp_derive_split(struct mcp_builder *b)
+{
+    struct mcp_block *backward = &b->type->blocks[MCP_BACKWARD];
+    bool in_input[MCP_MAX_BLOCK_OPS], in_weight[MCP_MAX_BLOCK_OPS];
+    bool crosses[MCP_MAX_TYPE_BUFFERS] = {false};
+    unsigned short frame[MCP_MAX_TYPE_BUFFERS] = {0};
+    assign_passes(backward, in_input, in_weight);
+    mark_crossing(backward, in_weight, crosses);
+    promote(b, backward->ops, backward->num_ops, crosses, frame);
+    emit_pass(b, backward, in_input, MCP_BACKWARD_INPUT);
+    emit_pass(b, backward, in_weight, MCP_BACKWARD_WEIGHT);
+    backward->num_ops = 0;
+}

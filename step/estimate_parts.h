@@ -1,0 +1,68 @@
+/* step/estimate_parts.h: the state of one estimate. Private to step/. */
+#ifndef MCP_STEP_ESTIMATE_PARTS_H
+#define MCP_STEP_ESTIMATE_PARTS_H
+
+#include "step/estimate.h"
+#include "step/layer_price.h"
+#include "step/price_parts.h"
+#include "step/stage_memory.h"
+
+#define MCP_MAX_RUNS 512    /* of equal layers in a chunk */
+#define MCP_MAX_VIRTUAL 256 /* virtual stages of a rank */
+
+struct mcp_pricer {
+    struct mcp_arena *arena, *scratch;
+    const struct mcp_question *question;
+    struct mcp_price_cache *cache;
+    double forward_flops; /* of the model, one step */
+};
+
+struct layer_run {
+    int count;
+    const struct mcp_layer_price *layer;
+    const struct mcp_layer_step_price *step;
+};
+
+/* One virtual stage, one microbatch (times, costs) and one step (static, update). */
+struct chunk_sum {
+    int64_t forward_ns, backward_ns, lead_ns;
+    int64_t gather_ns, reduce_ns, update_ns;
+    int64_t bottom_gather_ns, bottom_reduce_ns; /* of its first layer */
+    double cost_s[MCP_NUM_COSTS], comm_s[MCP_NUM_COSTS], update_cost_s[MCP_NUM_COSTS];
+    double recompute_flops;
+    struct mcp_chunk_memory memory;
+    int64_t x_bytes;
+    int64_t static_weights, static_gradients, static_optimizer;
+    int64_t gathered_bytes, largest_gathered, largest_transient;
+    const struct mcp_layer_type *top; /* of its last layer: message shapes */
+};
+
+struct estimate {
+    struct chunk_sum *chunks;                  /* [stages x virtual] */
+    struct mcp_slot_price *forward, *backward; /* likewise */
+    struct mcp_pipeline_rank *ranks;           /* [pipeline], as all below */
+    int64_t *head_ns, *tail_ns;                /* data-parallel edges of the step */
+    int64_t *update_ns;
+    int64_t *message_ns;    /* pipeline messages of one microbatch */
+    int64_t *beside_ns;     /* exposed data transfers of one microbatch */
+    int64_t *moved_ns;      /* data transfers of one microbatch, hidden or not */
+    int64_t *moved_once_ns; /* ... and those of the edges */
+    int64_t end_ns, longest_update_ns, broadcast_ns, agreement_ns, overhead_ns, step_ns;
+};
+
+struct estimate *mcp_estimate_room(struct mcp_arena *scratch, int ranks, int stages);
+void mcp_estimate_times(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int m,
+                        const struct estimate *e, struct mcp_prediction *out);
+void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int m,
+                         const struct estimate *e, struct mcp_prediction *out);
+
+/* The rules of composition, shared with whoever plays the program. Exposed part of
+ * data-parallel transfers beside `compute_ns` of compute. */
+int64_t mcp_data_exposed_ns(const struct mcp_question *question, const struct mcp_plan *plan,
+                            int64_t transfer_ns, int64_t compute_ns);
+/* One message from `stage`: what keeps the sender busy, and what does not. */
+void mcp_message_price(const struct mcp_question *question, const struct mcp_plan *plan,
+                       const struct mcp_layer_type *type, int stage, bool forward,
+                       struct mcp_slot_price *slot, int64_t *message_ns);
+
+#endif

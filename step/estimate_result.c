@@ -1,0 +1,215 @@
+/* step/estimate_result.c: what an estimate says: accounts that sum to one, memory, JSON. */
+#include "core/json.h"
+#include "core/stack.h"
+#include "step/estimate_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+struct estimate *mcp_estimate_room(struct mcp_arena *scratch, int ranks, int stages)
+{
+    struct estimate *e = MCP_NEW(scratch, struct estimate);
+    e->chunks = MCP_ARRAY(scratch, stages, struct chunk_sum);
+    e->forward = MCP_ARRAY(scratch, stages, struct mcp_slot_price);
+    e->backward = MCP_ARRAY(scratch, stages, struct mcp_slot_price);
+    e->ranks = MCP_ARRAY(scratch, ranks, struct mcp_pipeline_rank);
+    int64_t **arrays[] = {&e->head_ns, &e->tail_ns, &e->update_ns, &e->message_ns,
+                          &e->beside_ns, &e->moved_ns, &e->moved_once_ns};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        *arrays[i] = MCP_ARRAY(scratch, ranks, int64_t);
+    return e;
+}
+
+static double seconds(int64_t ns)
+{
+    return (double)ns * 1e-9;
+}
+
+/* Every second of rank r is one kind of time; what nothing else claims is bubble. */
+static void account(const struct mcp_plan *plan, int r, int m, const struct estimate *e,
+                    struct mcp_stage_prediction *stage, double *comm_s)
+{
+    double *cost = stage->cost_s, sends = 0;
+    for (int c = 0; c < plan->virtual_stages; c++) {
+        int k = c * plan->pipeline_parallel + r;
+        for (int i = 0; i < MCP_NUM_COSTS; i++) {
+            cost[i] += m * e->chunks[k].cost_s[i] + e->chunks[k].update_cost_s[i];
+            comm_s[i] += m * e->chunks[k].comm_s[i];
+        }
+        sends += m * seconds(e->forward[k].send_ns + e->backward[k].send_ns);
+    }
+    cost[MCP_COST_PIPELINE] += sends + seconds(e->ranks[r].exposed_ns);
+    cost[MCP_COST_DATA] += m * seconds(e->beside_ns[r]) +
+                           seconds(e->head_ns[r] + e->tail_ns[r] + e->broadcast_ns + e->agreement_ns);
+    cost[MCP_COST_HOST] += seconds(e->overhead_ns);
+    comm_s[MCP_COST_PIPELINE] += m * seconds(e->message_ns[r]);
+    comm_s[MCP_COST_DATA] += m * seconds(e->moved_ns[r]) +
+                             seconds(e->moved_once_ns[r] + e->broadcast_ns + e->agreement_ns);
+    double claimed = 0;
+    for (int i = 0; i < MCP_COST_BUBBLE; i++)
+        claimed += cost[i];
+    cost[MCP_COST_BUBBLE] = fmax(0, seconds(e->step_ns) - claimed);
+    stage->end_ns = e->ranks[r].end_ns;
+}
+
+static void utilization(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int m,
+                        const struct estimate *e, struct mcp_prediction *out)
+{
+    const struct mcp_question *q = pricer->question;
+    int stages = plan->pipeline_parallel * plan->virtual_stages;
+    double again = 0, replicas = plan->tensor_parallel * plan->context_parallel * plan->data_parallel;
+    for (int k = 0; k < stages; k++)
+        again += m * e->chunks[k].recompute_flops * replicas;
+    double peak = q->cluster->gpu.peak_flops_per_s[q->job->precision] * mcp_plan_world(plan);
+    double model = 3 * pricer->forward_flops;
+    out->model_flops_utilization = model / (out->iteration_s * peak);
+    out->hardware_flops_utilization = (model + again) / (out->iteration_s * peak);
+}
+
+void mcp_estimate_times(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int m,
+                        const struct estimate *e, struct mcp_prediction *out)
+{
+    const struct mcp_job *job = pricer->question->job;
+    int p = plan->pipeline_parallel;
+    double busy = 0, exposed = 0;
+    memset(out->cost_s, 0, sizeof out->cost_s);
+    memset(out->comm_s, 0, sizeof out->comm_s);
+    out->iteration_s = seconds(e->step_ns);
+    for (int r = 0; r < p; r++) {
+        struct mcp_stage_prediction *stage = &out->stages[r];
+        memset(stage, 0, sizeof *stage);
+        account(plan, r, m, e, stage, out->comm_s);
+        for (int i = 0; i < MCP_NUM_COSTS; i++)
+            out->cost_s[i] += stage->cost_s[i] / p;
+        busy += seconds(e->ranks[r].busy_ns) / p;
+    }
+    for (int i = 0; i < MCP_NUM_COSTS; i++)
+        out->comm_s[i] /= p;
+    for (int i = MCP_COST_TENSOR; i <= MCP_COST_DATA; i++)
+        exposed += out->cost_s[i];
+    out->tokens_per_s = (double)job->global_batch_size * (double)job->sequence_length / out->iteration_s;
+    out->bubble_frac = out->cost_s[MCP_COST_BUBBLE] / out->iteration_s;
+    out->bubble_over_ideal = busy > 0 ? out->cost_s[MCP_COST_BUBBLE] / busy : 0;
+    out->exposed_comm_frac = exposed / out->iteration_s;
+    utilization(pricer, plan, m, e, out);
+}
+
+/* Rank space: the shared head's weights and gradients. */
+static void add_shared(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int r,
+                       struct mcp_memory *memory)
+{
+    if (r != plan->pipeline_parallel - 1)
+        return;
+    double elements = (double)mcp_shared_head_elements(pricer->question, plan);
+    double weight = mcp_dtype_bytes(mcp_activation_dtype(pricer->question->job->precision));
+    memory->weights_bytes += (int64_t)ceil(elements * weight);
+    memory->gradients_bytes += (int64_t)ceil(elements * pricer->question->stack->gradient_bytes);
+}
+
+/* ZeRO-3 holds two layers' weights whole (one in use, one on its way), or all of
+ * them when they are kept; ZeRO-2 and 3 two layers' gradients likewise. */
+static int64_t add_static(const struct mcp_plan *plan, int r, const struct estimate *e,
+                          struct mcp_memory *memory)
+{
+    int64_t gathered = 0, largest = 0, transient = 0;
+    for (int c = 0; c < plan->virtual_stages; c++) {
+        const struct chunk_sum *sum = &e->chunks[c * plan->pipeline_parallel + r];
+        memory->weights_bytes += sum->static_weights;
+        memory->gradients_bytes += sum->static_gradients;
+        memory->optimizer_bytes += sum->static_optimizer;
+        gathered += sum->gathered_bytes;
+        largest = sum->largest_gathered > largest ? sum->largest_gathered : largest;
+        transient = sum->largest_transient > transient ? sum->largest_transient : transient;
+    }
+    int64_t two = 2 * largest < gathered ? 2 * largest : gathered;
+    return (plan->reshard_after_forward ? two : gathered) + 2 * transient;
+}
+
+static void stage_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int r, int m,
+                         const struct estimate *e, struct mcp_stage_prediction *stage)
+{
+    const struct mcp_stack *stack = pricer->question->stack;
+    struct mcp_memory *memory = &stage->memory;
+    struct mcp_chunk_memory chunks[MCP_MAX_VIRTUAL];
+    memset(memory, 0, sizeof *memory);
+    for (int c = 0; c < plan->virtual_stages; c++)
+        chunks[c] = e->chunks[c * plan->pipeline_parallel + r].memory;
+    int64_t whole = add_static(plan, r, e, memory), kept;
+    add_shared(pricer, plan, r, memory);
+    stage->static_bytes = memory->weights_bytes + memory->gradients_bytes + memory->optimizer_bytes;
+    int64_t peak = mcp_stage_peak(plan, m, r, chunks, &kept);
+    double factor = stack->activation_memory_factor;
+    memory->activations_bytes = (int64_t)llround((double)kept * factor);
+    memory->buffers_bytes = (int64_t)llround((double)(peak - kept) * factor) + whole;
+    int64_t allocated = mcp_memory_allocated(memory);
+    memory->reserve_bytes = stack->reserve_bytes +
+                            (int64_t)llround((double)allocated * stack->fragmentation_frac);
+}
+
+static bool has_experts(const struct mcp_model *model)
+{
+    for (int i = 0; i < model->num_kinds; i++)
+        if (model->kinds[i].mlp == MCP_MLP_EXPERTS)
+            return true;
+    return false;
+}
+
+void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int m,
+                         const struct estimate *e, struct mcp_prediction *out)
+{
+    const struct mcp_question *q = pricer->question;
+    out->peak_memory_bytes = -1;
+    for (int r = 0; r < plan->pipeline_parallel; r++) {
+        stage_memory(pricer, plan, r, m, e, &out->stages[r]);
+        int64_t total = mcp_memory_total(&out->stages[r].memory);
+        if (total > out->peak_memory_bytes) {
+            out->peak_memory_bytes = total;
+            out->peak_stage = r;
+        }
+    }
+    out->memory = out->stages[out->peak_stage].memory;
+    out->memory_limit_bytes = (int64_t)((double)q->cluster->gpu.memory_bytes * q->job->memory_limit_frac);
+    out->fits = out->peak_memory_bytes <= out->memory_limit_bytes;
+    out->uncertainty_frac = has_experts(q->model) ? q->stack->moe_uncertainty_frac
+                                                  : q->stack->uncertainty_frac;
+}
+
+static void costs_to_json(const double *cost_s, struct mcp_json *object, int first, int last)
+{
+    for (int i = first; i <= last; i++) {
+        char key[32];
+        size_t n = strlen(mcp_cost_names[i]);
+        memcpy(key, mcp_cost_names[i], n);
+        memcpy(key + n, "_s", 3);
+        mcp_json_set_double(object, key, cost_s[i]);
+    }
+}
+
+static void memory_to_json(const struct mcp_memory *memory, struct mcp_json *object)
+{
+    mcp_json_set_int(object, "weights_bytes", memory->weights_bytes);
+    mcp_json_set_int(object, "gradients_bytes", memory->gradients_bytes);
+    mcp_json_set_int(object, "optimizer_bytes", memory->optimizer_bytes);
+    mcp_json_set_int(object, "activations_bytes", memory->activations_bytes);
+    mcp_json_set_int(object, "buffers_bytes", memory->buffers_bytes);
+    mcp_json_set_int(object, "reserve_bytes", memory->reserve_bytes);
+}
+
+void mcp_prediction_to_json(const struct mcp_prediction *prediction, struct mcp_json *object)
+{
+    mcp_json_set_double(object, "iteration_s", prediction->iteration_s);
+    mcp_json_set_double(object, "tokens_per_s", prediction->tokens_per_s);
+    mcp_json_set_double(object, "model_flops_utilization", prediction->model_flops_utilization);
+    mcp_json_set_double(object, "hardware_flops_utilization", prediction->hardware_flops_utilization);
+    mcp_json_set_double(object, "bubble_frac", prediction->bubble_frac);
+    mcp_json_set_double(object, "bubble_over_ideal", prediction->bubble_over_ideal);
+    mcp_json_set_double(object, "exposed_comm_frac", prediction->exposed_comm_frac);
+    costs_to_json(prediction->cost_s, mcp_json_set_object(object, "cost"), 0, MCP_NUM_COSTS - 1);
+    costs_to_json(prediction->comm_s, mcp_json_set_object(object, "comm"), MCP_COST_TENSOR, MCP_COST_DATA);
+    mcp_json_set_int(object, "peak_memory_bytes", prediction->peak_memory_bytes);
+    mcp_json_set_int(object, "peak_stage", prediction->peak_stage);
+    memory_to_json(&prediction->memory, mcp_json_set_object(object, "memory"));
+    mcp_json_set_int(object, "memory_limit_bytes", prediction->memory_limit_bytes);
+    mcp_json_set_bool(object, "fits", prediction->fits);
+    mcp_json_set_double(object, "uncertainty_frac", prediction->uncertainty_frac);
+}

@@ -1,0 +1,189 @@
+/* step/layer.c: which layers there are, and building one layer type. */
+#include "step/layer.h"
+
+#include "core/stack.h"
+#include "step/attention.h"
+#include "step/builder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int mcp_extended_layers(const struct mcp_model *model)
+{
+    return 1 + model->num_layers + model->num_mtp_layers + 1;
+}
+
+/* Virtual stage that holds decoder layer `layer`, and its place there. */
+static int stage_of(const struct mcp_plan *plan, int layer, int *place)
+{
+    int stages = plan->pipeline_parallel * plan->virtual_stages;
+    for (int k = 0; k < stages; k++) {
+        const struct mcp_chunk *chunk = &plan->chunks[k];
+        if (layer >= chunk->first_layer && layer < chunk->first_layer + chunk->num_layers) {
+            *place = layer - chunk->first_layer;
+            return k;
+        }
+    }
+    *place = 0;
+    return 0;
+}
+
+struct mcp_layer_spec mcp_layer_spec_at(const struct mcp_question *question,
+                                        const struct mcp_plan *plan, int extended)
+{
+    const struct mcp_model *model = question->model;
+    struct mcp_layer_spec spec = {.kind = MCP_KIND_EMBEDDING};
+    if (extended == 0)
+        return spec;
+    if (extended == mcp_extended_layers(model) - 1) {
+        spec.kind = MCP_KIND_HEAD;
+        return spec;
+    }
+    int place = 0, last = model->num_layers - 1;
+    spec.mtp = extended > model->num_layers;
+    int layer = spec.mtp ? last : extended - 1;
+    spec.kind = spec.mtp ? model->mtp_kind : model->layer_kind[layer];
+    int k = stage_of(plan, layer, &place);
+    spec.recompute = mcp_plan_recompute(plan, k, place);
+    return spec;
+}
+
+void mcp_chunk_extent(const struct mcp_question *question, const struct mcp_plan *plan, int k,
+                      int *first, int *count)
+{
+    const struct mcp_chunk *chunk = &plan->chunks[k];
+    int stages = plan->pipeline_parallel * plan->virtual_stages;
+    *first = k == 0 ? 0 : chunk->first_layer + 1;
+    *count = chunk->num_layers + (k == 0 ? 1 : 0);
+    if (k == stages - 1)
+        *count += question->model->num_mtp_layers + 1;
+}
+
+static void set_shapes(struct mcp_builder *b)
+{
+    const struct mcp_plan *plan = b->plan;
+    const struct mcp_job *job = b->question->job;
+    b->hidden = b->model->hidden_size;
+    b->sequence = job->sequence_length;
+    b->sequence_local = job->sequence_length / plan->context_parallel;
+    b->tokens = plan->microbatch_size * b->sequence_local;
+    b->sharded_tokens = plan->sequence_parallel ? b->tokens / plan->tensor_parallel : b->tokens;
+    b->activation = mcp_activation_dtype(job->precision);
+    b->matmul = mcp_matmul_dtype(job->precision);
+    b->fused_attention = b->kind != NULL && mcp_attention_is_fused(b->question, b->kind);
+}
+
+static void set_recompute(struct mcp_builder *b)
+{
+    if (b->kind == NULL)
+        return;
+    b->drop_all = b->spec->recompute == MCP_RECOMPUTE_FULL;
+    if (b->spec->recompute == MCP_RECOMPUTE_SELECTIVE)
+        b->dropped = b->question->stack->selective_modules;
+}
+
+/* X and DX, which every layer type has: the embedding's own are empty. */
+static void declare_residual_stream(struct mcp_builder *b)
+{
+    static const char *const names[2] = {"x", "dx"};
+    bool empty = b->spec->kind == MCP_KIND_EMBEDDING;
+    double bytes = empty ? 0 : mcp_bytes_of(b->sharded_tokens, b->hidden, b->activation);
+    for (int i = 0; i < 2; i++) {
+        struct mcp_buffer *buffer = &b->buffers[MCP_SPACE_FRAME][i];
+        snprintf(buffer->name, sizeof buffer->name, "%s", names[i]);
+        buffer->bytes = buffer->capacity_bytes = (int64_t)bytes;
+        buffer->dtype = (unsigned char)b->activation;
+        buffer->kind = MCP_BUFFER_ACTIVATION;
+        buffer->space = MCP_SPACE_FRAME;
+        b->kept[i] = true;
+    }
+    b->type->num_buffers[MCP_SPACE_FRAME] = 2;
+}
+
+static const char *const recompute_suffix[MCP_NUM_RECOMPUTES] = {"", "_selective", "_full"};
+
+static void name_type(struct mcp_builder *b)
+{
+    const struct mcp_layer_spec *spec = b->spec;
+    char *name = b->type->name;
+    size_t size = sizeof b->type->name;
+    if (spec->kind == MCP_KIND_EMBEDDING)
+        snprintf(name, size, "embedding");
+    else if (spec->kind == MCP_KIND_HEAD)
+        snprintf(name, size, "head");
+    else
+        snprintf(name, size, "%s%d%s", spec->mtp ? "mtp" : "layer", spec->kind,
+                 recompute_suffix[spec->recompute]);
+}
+
+static void keep_tables(struct mcp_builder *b)
+{
+    struct mcp_layer_type *type = b->type;
+    for (int s = MCP_SPACE_LAYER; s < MCP_NUM_SPACES; s++) {
+        int count = type->num_buffers[s];
+        type->buffers[s] = MCP_ARRAY(b->arena, count, struct mcp_buffer);
+        memcpy(type->buffers[s], b->buffers[s], (size_t)count * sizeof **b->buffers);
+    }
+    type->weights = MCP_ARRAY(b->arena, type->num_weights, struct mcp_weight);
+    memcpy(type->weights, b->weights, (size_t)type->num_weights * sizeof *b->weights);
+}
+
+/* The builder itself is scratch: `workshop` goes when the type is done. */
+static struct mcp_builder *new_builder(struct mcp_arena *workshop,
+                                       const struct mcp_question *question,
+                                       const struct mcp_plan *plan,
+                                       const struct mcp_layer_spec *spec,
+                                       struct mcp_layer_type *type)
+{
+    struct mcp_builder *b = MCP_NEW(workshop, struct mcp_builder);
+    b->question = question;
+    b->plan = plan;
+    b->model = question->model;
+    b->spec = spec;
+    b->type = type;
+    b->kind = spec->kind >= 0 ? &question->model->kinds[spec->kind] : NULL;
+    b->shared_head = mcp_shared_head_elements(question, plan) > 0;
+    set_shapes(b);
+    set_recompute(b);
+    return b;
+}
+
+void mcp_layer_build(struct mcp_arena *arena, const struct mcp_question *question,
+                     const struct mcp_plan *plan, const struct mcp_layer_spec *spec,
+                     struct mcp_layer_type *out)
+{
+    memset(out, 0, sizeof *out);
+    out->recompute = spec->recompute;
+    struct mcp_arena *workshop = mcp_arena_new();
+    struct mcp_builder *b = new_builder(workshop, question, plan, spec, out);
+    b->arena = arena;
+    declare_residual_stream(b);
+    name_type(b);
+    if (spec->kind == MCP_KIND_EMBEDDING)
+        mcp_build_embedding(b);
+    else if (spec->kind == MCP_KIND_HEAD)
+        mcp_build_head(b);
+    else
+        mcp_build_decoder(b);
+    mcp_build_data_blocks(b);
+    mcp_build_message_blocks(b);
+    keep_tables(b);
+    mcp_arena_free(workshop);
+}
+
+void mcp_layer_data_build(struct mcp_arena *arena, const struct mcp_question *question,
+                          const struct mcp_plan *plan, const struct mcp_layer_spec *spec,
+                          struct mcp_layer_type *type)
+{
+    struct mcp_arena *workshop = mcp_arena_new();
+    struct mcp_builder *b = new_builder(workshop, question, plan, spec, type);
+    b->arena = arena;
+    memcpy(b->weights, type->weights, (size_t)type->num_weights * sizeof *b->weights);
+    mcp_build_data_blocks(b);
+    type->weights = MCP_ARRAY(arena, type->num_weights, struct mcp_weight);
+    memcpy(type->weights, b->weights, (size_t)type->num_weights * sizeof *b->weights);
+    type->buffers[MCP_SPACE_LAYER] = MCP_ARRAY(arena, MCP_NUM_LAYER_BUFFERS, struct mcp_buffer);
+    memcpy(type->buffers[MCP_SPACE_LAYER], b->buffers[MCP_SPACE_LAYER],
+           MCP_NUM_LAYER_BUFFERS * sizeof(struct mcp_buffer));
+    mcp_arena_free(workshop);
+}

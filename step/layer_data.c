@@ -1,0 +1,309 @@
+/* step/layer_data.c: what a layer does once per step or around the pipeline: clear,
+ * gather, reduce, update (ZeRO), and its messages. */
+#include "core/mesh.h"
+#include "step/builder.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Dense weights are reduced over data x context, experts over their complement. */
+static unsigned reduce_axes(bool expert)
+{
+    return expert ? MCP_EXPERT_DATA : (unsigned)MCP_DATA | MCP_CONTEXT;
+}
+
+struct part { /* dense or expert half of a layer's weights */
+    int64_t parameters;
+    bool expert;
+    bool in_rank; /* weights shared with another layer */
+};
+
+static int layer_index(const struct part *part, int dense_index)
+{
+    return dense_index + (part->expert ? 1 : 0);
+}
+
+static struct mcp_ref buffer_of(const struct part *part, int dense_index)
+{
+    if (part->in_rank && dense_index == MCP_LAYER_WEIGHTS)
+        return mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS);
+    if (part->in_rank && dense_index == MCP_LAYER_GRADIENTS)
+        return mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS);
+    return mcp_layer_buffer(layer_index(part, dense_index));
+}
+
+/* Weights that live in rank space are updated by the layer that declares them. */
+static int64_t shared_parameters(const struct mcp_builder *b)
+{
+    int64_t total = 0;
+    for (int i = 0; i < b->type->num_weights; i++) {
+        const struct mcp_weight *w = &b->weights[i];
+        bool head = strcmp(w->name, "head") == 0, embedding = strcmp(w->name, "embedding") == 0;
+        bool tied = b->model->tied_embeddings && b->plan->pipeline_parallel == 1;
+        if ((embedding && tied) || (head && b->shared_head))
+            total += w->rows * w->columns;
+    }
+    return total;
+}
+
+static int list_parts(struct mcp_builder *b, struct part parts[3])
+{
+    b->type->weights = b->weights;
+    int64_t shared = shared_parameters(b);
+    int64_t dense = mcp_layer_type_parameters(b->type, false) - shared;
+    int64_t expert = mcp_layer_type_parameters(b->type, true);
+    int count = 0;
+    if (dense > 0)
+        parts[count++] = (struct part){dense, false, false};
+    if (expert > 0)
+        parts[count++] = (struct part){expert, true, false};
+    if (shared > 0)
+        parts[count++] = (struct part){shared, false, true};
+    return count;
+}
+
+static void size_buffer(struct mcp_builder *b, int index, const char *name, double bytes,
+                        enum mcp_buffer_kind kind)
+{
+    struct mcp_buffer *buffer = &b->buffers[MCP_SPACE_LAYER][index];
+    strncpy(buffer->name, name, sizeof buffer->name - 1);
+    buffer->bytes = buffer->capacity_bytes = (int64_t)ceil(bytes);
+    buffer->dtype = (unsigned char)(kind == MCP_BUFFER_OPTIMIZER ? MCP_F32 : b->activation);
+    buffer->kind = (unsigned char)kind;
+    buffer->space = MCP_SPACE_LAYER;
+}
+
+/* Bytes by ZeRO stage (Rajbhandari et al. 2020): 1 shards the optimizer, 2 the
+ * gradients, 3 the weights. A shared part's optimizer stays with its layer; its
+ * weights and gradients are the program's rank buffers. */
+static void size_part(struct mcp_builder *b, const struct part *part)
+{
+    const struct mcp_stack *stack = b->question->stack;
+    int zero = b->plan->zero_stage;
+    double n = (double)part->parameters, e = part->expert ? 1 : 0;
+    double k = mcp_group_size(b->plan, reduce_axes(part->expert));
+    double weight = mcp_dtype_bytes(b->activation), gradient = stack->gradient_bytes;
+    int first = (int)e;
+    struct mcp_buffer *optimizer = &b->buffers[MCP_SPACE_LAYER][MCP_LAYER_OPTIMIZER + first];
+    double state = n * stack->optimizer_bytes / (zero >= 1 ? k : 1) + (double)optimizer->bytes;
+    size_buffer(b, MCP_LAYER_OPTIMIZER + first, "optimizer", state, MCP_BUFFER_OPTIMIZER);
+    if (part->in_rank)
+        return;
+    size_buffer(b, MCP_LAYER_WEIGHTS + first, "weights", n * weight, MCP_BUFFER_WEIGHT);
+    size_buffer(b, MCP_LAYER_GRADIENTS + first, "gradients", n * gradient, MCP_BUFFER_GRADIENT);
+    if (zero >= 3)
+        size_buffer(b, MCP_LAYER_WEIGHT_SHARD + first, "weight_shard", n * weight / k,
+                    MCP_BUFFER_WEIGHT);
+    if (zero >= 2)
+        size_buffer(b, MCP_LAYER_GRADIENT_SHARD + first, "gradient_shard", n * gradient / k,
+                    MCP_BUFFER_GRADIENT);
+}
+
+/* FSDP keeps whole what several layers read: shared weights are not sharded. */
+static bool is_sharded(const struct mcp_builder *b, const struct part *part, int stage)
+{
+    return b->plan->zero_stage >= stage && !part->in_rank;
+}
+
+static void emit_data(struct mcp_builder *b, enum mcp_function function, const struct part *part,
+                      struct mcp_ref from, struct mcp_ref to)
+{
+    mcp_emit(b, (struct mcp_call){.function = function, .stream = MCP_STREAM_DATA,
+                                  .group = reduce_axes(part->expert), .reads = {from},
+                                  .writes = {to}, .dims = {part->parameters}});
+}
+
+static bool has_peers(const struct mcp_builder *b, const struct part *part)
+{
+    return mcp_group_size(b->plan, reduce_axes(part->expert)) > 1;
+}
+
+static void gather_block(struct mcp_builder *b, const struct part *parts, int count)
+{
+    mcp_begin_block(b, false);
+    for (int i = 0; i < count; i++) {
+        const struct part *part = &parts[i];
+        struct mcp_ref weights = buffer_of(part, MCP_LAYER_WEIGHTS);
+        if (b->plan->zero_stage == 0 || (!has_peers(b, part) && !is_sharded(b, part, 3)))
+            continue;
+        bool sharded = is_sharded(b, part, 3);
+        emit_data(b, MCP_FN_ALL_GATHER, part,
+                  sharded ? buffer_of(part, MCP_LAYER_WEIGHT_SHARD) : weights, weights);
+    }
+    mcp_end_block(b, MCP_GATHER);
+}
+
+static void reduce_part(struct mcp_builder *b, const struct part *part)
+{
+    const struct mcp_stack *stack = b->question->stack;
+    struct mcp_ref gradients = buffer_of(part, MCP_LAYER_GRADIENTS);
+    bool all = b->plan->zero_stage == 0 || part->in_rank || stack->all_reduce_gradients;
+    if (!has_peers(b, part) && !is_sharded(b, part, 2))
+        return;
+    struct mcp_call call = {.function = all ? MCP_FN_ALL_REDUCE : MCP_FN_REDUCE_SCATTER,
+                            .stream = MCP_STREAM_DATA, .group = reduce_axes(part->expert),
+                            .dtype = stack->gradient_reduce_bytes > 2 ? MCP_F32 : MCP_BF16,
+                            .has_dtype = true, .reads = {gradients}, .writes = {gradients},
+                            .dims = {part->parameters}};
+    if (is_sharded(b, part, 2))
+        call.writes[0] = buffer_of(part, MCP_LAYER_GRADIENT_SHARD);
+    mcp_emit(b, call);
+}
+
+static int64_t replicated_parameters(const struct mcp_builder *b)
+{
+    int64_t total = 0;
+    for (int i = 0; i < b->type->num_weights; i++)
+        if (b->weights[i].replicated)
+            total += b->weights[i].rows * b->weights[i].columns;
+    return total;
+}
+
+static bool is_end(const struct mcp_builder *b)
+{
+    return b->kind == NULL;
+}
+
+/* Gradients of what is replicated over the tensor group while its inputs were
+ * shards of the sequence; and of tied weights over the ends of the pipeline. */
+static void reduce_replicas(struct mcp_builder *b)
+{
+    struct mcp_ref gradients = mcp_layer_buffer(MCP_LAYER_GRADIENTS);
+    if (b->plan->sequence_parallel && replicated_parameters(b) > 0)
+        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE, .stream = MCP_STREAM_DATA,
+                                      .group = MCP_TENSOR, .dtype = MCP_F32, .has_dtype = true,
+                                      .reads = {gradients}, .writes = {gradients},
+                                      .dims = {replicated_parameters(b)}});
+    if (is_end(b) && b->model->tied_embeddings && b->plan->pipeline_parallel > 1) {
+        struct mcp_ref tied = b->shared_head && b->spec->kind == MCP_KIND_HEAD
+                                  ? mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS) : gradients;
+        int table = b->spec->kind == MCP_KIND_HEAD ? b->type->num_weights - 1 : 0;
+        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE, .stream = MCP_STREAM_DATA,
+                                      .group = MCP_ENDS, .dtype = MCP_F32, .has_dtype = true,
+                                      .reads = {tied}, .writes = {tied},
+                                      .dims = {b->weights[table].rows * b->hidden}});
+    }
+}
+
+static void reduce_block(struct mcp_builder *b, const struct part *parts, int count)
+{
+    mcp_begin_block(b, false);
+    reduce_replicas(b);
+    for (int i = 0; i < count; i++)
+        reduce_part(b, &parts[i]);
+    mcp_end_block(b, MCP_REDUCE);
+}
+
+static int64_t shard_of(const struct mcp_builder *b, const struct part *part)
+{
+    int k = b->plan->zero_stage >= 1 ? mcp_group_size(b->plan, reduce_axes(part->expert)) : 1;
+    return (part->parameters + k - 1) / k;
+}
+
+/* Adam (Kingma & Ba 2015) on fp32 master and moments: 36 bytes a parameter. */
+static void optimizer_block(struct mcp_builder *b, const struct part *parts, int count)
+{
+    mcp_begin_block(b, false);
+    for (int i = 0; i < count; i++) {
+        const struct part *part = &parts[i];
+        int64_t shard = shard_of(b, part);
+        struct mcp_ref state = mcp_layer_buffer(layer_index(part, MCP_LAYER_OPTIMIZER));
+        struct mcp_ref gradients = buffer_of(part, is_sharded(b, part, 2) ? MCP_LAYER_GRADIENT_SHARD
+                                                                          : MCP_LAYER_GRADIENTS);
+        struct mcp_ref weights = buffer_of(part, is_sharded(b, part, 3) ? MCP_LAYER_WEIGHT_SHARD
+                                                                        : MCP_LAYER_WEIGHTS);
+        mcp_map(b, MCP_FN_ADAM, shard, 1,
+                (struct mcp_ref[3]){gradients, state, mcp_rank_buffer(MCP_RANK_SCALARS)},
+                (struct mcp_ref[2]){weights, state});
+    }
+    mcp_end_block(b, MCP_OPTIMIZER);
+}
+
+/* Clears accumulators, and refreshes the quantised copy of the weights. */
+static void prologue_block(struct mcp_builder *b, const struct part *parts, int count)
+{
+    mcp_begin_block(b, false);
+    for (int i = 0; i < count; i++) {
+        const struct part *part = &parts[i];
+        bool sharded = is_sharded(b, part, 2);
+        int64_t rows = sharded ? shard_of(b, part) : part->parameters;
+        struct mcp_ref target = buffer_of(part, sharded ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
+        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ZERO,
+                                      .dtype = b->question->stack->gradient_bytes > 2 ? MCP_F32 : MCP_BF16,
+                                      .has_dtype = true, .writes = {target}, .dims = {rows, 1}});
+    }
+    if (b->kind != NULL && b->matmul != b->activation)
+        for (int i = 0; i < count; i++)
+            if (b->plan->zero_stage < 3)
+                mcp_map(b, MCP_FN_CAST, parts[i].parameters, 1,
+                        (struct mcp_ref[3]){buffer_of(&parts[i], MCP_LAYER_WEIGHTS)},
+                        (struct mcp_ref[2]){buffer_of(&parts[i], MCP_LAYER_WEIGHTS)});
+    mcp_end_block(b, MCP_PROLOGUE);
+}
+
+/* Before the update: squares of what this rank alone owns, for the global norm. */
+static void norm_block(struct mcp_builder *b, const struct part *parts, int count)
+{
+    mcp_begin_block(b, false);
+    for (int i = 0; i < count; i++) {
+        const struct part *part = &parts[i];
+        struct mcp_ref gradients = buffer_of(part, is_sharded(b, part, 2) ? MCP_LAYER_GRADIENT_SHARD
+                                                                          : MCP_LAYER_GRADIENTS);
+        mcp_map(b, MCP_FN_SUM_SQUARES, shard_of(b, part), 1,
+                (struct mcp_ref[3]){gradients, mcp_rank_buffer(MCP_RANK_NORM)},
+                (struct mcp_ref[2]){mcp_rank_buffer(MCP_RANK_NORM)});
+    }
+    mcp_end_block(b, MCP_EPILOGUE);
+}
+
+void mcp_build_data_blocks(struct mcp_builder *b)
+{
+    static const char *const names[MCP_NUM_LAYER_BUFFERS] = {
+        "weights", "expert_weights", "gradients", "expert_gradients", "optimizer",
+        "expert_optimizer", "weight_shard", "expert_weight_shard", "gradient_shard",
+        "expert_gradient_shard"};
+    struct part parts[3];
+    int count = list_parts(b, parts);
+    b->type->num_buffers[MCP_SPACE_LAYER] = MCP_NUM_LAYER_BUFFERS;
+    for (int i = 0; i < MCP_NUM_LAYER_BUFFERS; i++)
+        size_buffer(b, i, names[i], 0, (enum mcp_buffer_kind)(i / 2 > 2 ? i / 2 - 3 : i / 2));
+    for (int i = 0; i < count; i++)
+        size_part(b, &parts[i]);
+    gather_block(b, parts, count);
+    reduce_block(b, parts, count);
+    optimizer_block(b, parts, count);
+    prologue_block(b, parts, count);
+    norm_block(b, parts, count);
+}
+
+/* One message of X or DX over a pipeline boundary. Without sequence parallelism
+ * every tensor rank holds the whole of it; a scatter-gather stack sends 1/t each
+ * and gathers (Narayanan et al. 2021 section 4.1). */
+static void message(struct mcp_builder *b, enum mcp_block_role role, enum mcp_stream stream,
+                    int delta, struct mcp_ref place)
+{
+    bool receives = role == MCP_RECEIVE_FORWARD || role == MCP_RECEIVE_BACKWARD;
+    int64_t whole = b->sharded_tokens * b->hidden;
+    bool scattered = b->question->stack->scatter_gather_pipeline && !b->plan->sequence_parallel &&
+                     b->plan->tensor_parallel > 1;
+    struct mcp_call call = {.function = receives ? MCP_FN_RECEIVE : MCP_FN_SEND, .stream = stream,
+                            .group = MCP_PIPELINE, .delta = delta,
+                            .dims = {scattered ? whole / b->plan->tensor_parallel : whole}};
+    mcp_begin_block(b, false);
+    call.reads[0] = receives ? (struct mcp_ref){0} : place;
+    call.writes[0] = receives ? place : (struct mcp_ref){0};
+    mcp_emit(b, call);
+    if (receives && scattered)
+        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_GATHER, .stream = MCP_STREAM_TENSOR,
+                                      .group = MCP_TENSOR, .reads = {place}, .writes = {place},
+                                      .dims = {whole}});
+    mcp_end_block(b, role);
+}
+
+void mcp_build_message_blocks(struct mcp_builder *b)
+{
+    message(b, MCP_SEND_FORWARD, MCP_STREAM_SEND_NEXT, 1, mcp_x(1));
+    message(b, MCP_RECEIVE_FORWARD, MCP_STREAM_RECEIVE_PREVIOUS, -1, mcp_x(0));
+    message(b, MCP_SEND_BACKWARD, MCP_STREAM_SEND_PREVIOUS, -1, mcp_dx(0));
+    message(b, MCP_RECEIVE_BACKWARD, MCP_STREAM_RECEIVE_NEXT, 1, mcp_dx(1));
+}

@@ -1,0 +1,260 @@
+/* step/layer_ends.c: what is no plain decoder layer: embedding, head with loss, MTP module. */
+#include "step/builder.h"
+
+#include <math.h>
+
+/* The vocabulary is padded so that every tensor rank holds a multiple of 128 rows. */
+static int64_t local_vocabulary(const struct mcp_model *model, const struct mcp_plan *plan)
+{
+    int64_t unit = 128, t = plan->tensor_parallel;
+    return (model->vocab_size + unit * t - 1) / (unit * t) * unit;
+}
+
+int64_t mcp_shared_head_elements(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    const struct mcp_model *model = question->model;
+    bool tied = model->tied_embeddings && plan->pipeline_parallel == 1;
+    if (!tied && model->num_mtp_layers == 0)
+        return 0;
+    return local_vocabulary(model, plan) * model->hidden_size;
+}
+
+static bool embedding_is_head(const struct mcp_builder *b)
+{
+    return b->model->tied_embeddings && b->plan->pipeline_parallel == 1;
+}
+
+static struct mcp_ref embedding_gradients(const struct mcp_builder *b)
+{
+    return embedding_is_head(b) ? mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS)
+                                : mcp_layer_buffer(MCP_LAYER_GRADIENTS);
+}
+
+static void embedding_forward(struct mcp_builder *b)
+{
+    struct mcp_ref weights = embedding_is_head(b) ? mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS)
+                                                  : mcp_layer_buffer(MCP_LAYER_WEIGHTS);
+    bool reduced = b->plan->tensor_parallel > 1;
+    struct mcp_ref rows = reduced ? mcp_scratch_activation(b, "rows", b->tokens, b->hidden) : mcp_x(1);
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_FORWARD, .weight = 1,
+                                  .reads = {mcp_rank_buffer(MCP_RANK_BATCH), weights},
+                                  .writes = {rows}, .dims = {b->tokens, b->hidden}});
+    if (!reduced)
+        return;
+    bool shards = b->plan->sequence_parallel;
+    mcp_emit(b, (struct mcp_call){.function = shards ? MCP_FN_REDUCE_SCATTER : MCP_FN_ALL_REDUCE,
+                                  .stream = MCP_STREAM_TENSOR, .group = MCP_TENSOR,
+                                  .reads = {rows}, .writes = {mcp_x(1)},
+                                  .dims = {b->tokens * b->hidden}});
+}
+
+static void embedding_backward(struct mcp_builder *b)
+{
+    struct mcp_ref dy = mcp_tensor_gather(b, "d_rows", mcp_dx(1), MCP_HIDE_NOT);
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_BACKWARD, .weight = 1,
+                                  .reads = {dy, mcp_rank_buffer(MCP_RANK_BATCH)},
+                                  .writes = {embedding_gradients(b)},
+                                  .dims = {b->tokens, b->hidden}});
+}
+
+void mcp_build_embedding(struct mcp_builder *b)
+{
+    mcp_weight_part(b, "embedding", local_vocabulary(b->model, b->plan), b->hidden, false);
+    if (b->model->position == MCP_POSITION_LEARNED)
+        mcp_weight_part(b, "positions",
+                        b->model->max_sequence_length > 0 ? b->model->max_sequence_length : b->sequence,
+                        b->hidden, true);
+    mcp_begin_block(b, true);
+    embedding_forward(b);
+    mcp_end_block(b, MCP_FORWARD);
+    mcp_begin_block(b, false);
+    embedding_backward(b);
+    mcp_end_block(b, MCP_BACKWARD);
+}
+
+struct mcp_head_values {
+    struct mcp_value norm;   /* [Ts, h] */
+    struct mcp_value logits; /* [T, V / t] */
+    struct mcp_ref softmax;  /* fp32 working copy inside the loss */
+    int64_t vocabulary;
+    struct mcp_ref weights, gradients;
+    int part;
+};
+
+struct mcp_head_values *mcp_head_declare(struct mcp_builder *b, bool own_weights)
+{
+    struct mcp_head_values *v = MCP_NEW(b->arena, struct mcp_head_values);
+    v->vocabulary = local_vocabulary(b->model, b->plan);
+    mcp_weight_part(b, "final_norm", b->model->norm == MCP_LAYERNORM ? 2 : 1, b->hidden, true);
+    if (own_weights)
+        v->part = mcp_weight_part(b, "head", v->vocabulary, b->hidden, false);
+    v->weights = b->shared_head ? mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS)
+                                : mcp_layer_buffer(MCP_LAYER_WEIGHTS);
+    v->gradients = b->shared_head ? mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS)
+                                  : mcp_layer_buffer(MCP_LAYER_GRADIENTS);
+    v->norm = mcp_saved_activation(b, "final_norm", b->sharded_tokens, b->hidden, 0);
+    v->logits = mcp_saved_activation(b, "logits", b->tokens, v->vocabulary, 0);
+    return v;
+}
+
+static void head_matmul(struct mcp_builder *b, enum mcp_function function, const int64_t dims[3],
+                        const struct mcp_ref refs[3])
+{
+    mcp_emit(b, (struct mcp_call){.function = function, .reads = {refs[0], refs[1]},
+                                  .writes = {refs[2]}, .dims = {dims[0], dims[1], dims[2], 1}});
+}
+
+/* Vocabulary-parallel cross-entropy: three numbers a token go over the tensor
+ * group, in fp32; logits are never gathered. */
+static void loss_reduction(struct mcp_builder *b, enum mcp_function function, int64_t elements,
+                           struct mcp_ref numbers)
+{
+    if (b->plan->tensor_parallel == 1)
+        return;
+    mcp_emit(b, (struct mcp_call){.function = function, .stream = MCP_STREAM_TENSOR,
+                                  .group = MCP_TENSOR, .dtype = MCP_F32, .has_dtype = true,
+                                  .reads = {numbers}, .writes = {numbers}, .dims = {elements}});
+}
+
+void mcp_head_forward(struct mcp_builder *b, struct mcp_head_values *v, struct mcp_ref input)
+{
+    int64_t T = b->tokens, V = v->vocabulary;
+    struct mcp_ref norm = mcp_at(b, v->norm), logits = mcp_at(b, v->logits);
+    mcp_map(b, MCP_FN_NORM_FORWARD, b->sharded_tokens, b->hidden, (struct mcp_ref[3]){input},
+            (struct mcp_ref[2]){norm});
+    struct mcp_ref x = mcp_tensor_gather(b, "final_norm_whole", norm, MCP_HIDE_NOT);
+    head_matmul(b, MCP_FN_MATMUL_NT, (int64_t[3]){T, V, b->hidden},
+                (struct mcp_ref[3]){x, v->weights, logits});
+    double working = b->question->stack->logits_bytes - 2 * mcp_dtype_bytes(b->activation);
+    struct mcp_ref softmax = mcp_scratch(b, "softmax", (working > 0 ? working : 0) * (double)T *
+                                                           (double)V, MCP_F32).block;
+    struct mcp_ref numbers = mcp_scratch(b, "loss_numbers", 12.0 * (double)T, MCP_F32).block;
+    mcp_map(b, MCP_FN_COPY, T, 3, (struct mcp_ref[3]){logits}, (struct mcp_ref[2]){numbers, softmax});
+    loss_reduction(b, MCP_FN_ALL_REDUCE_MAX, T, numbers);
+    loss_reduction(b, MCP_FN_ALL_REDUCE, 2 * T, numbers);
+    mcp_map(b, MCP_FN_LOSS_FORWARD, T, V,
+            (struct mcp_ref[3]){logits, numbers, mcp_rank_buffer(MCP_RANK_BATCH)},
+            (struct mcp_ref[2]){mcp_rank_buffer(MCP_RANK_LOSS), softmax});
+}
+
+void mcp_head_backward(struct mcp_builder *b, struct mcp_head_values *v, struct mcp_ref input,
+                       struct mcp_ref d_input)
+{
+    int64_t T = b->tokens, V = v->vocabulary, h = b->hidden;
+    struct mcp_ref d_logits = mcp_scratch_activation(b, "d_logits", T, V);
+    mcp_map(b, MCP_FN_LOSS_BACKWARD, T, V,
+            (struct mcp_ref[3]){mcp_at(b, v->logits), mcp_rank_buffer(MCP_RANK_BATCH)},
+            (struct mcp_ref[2]){d_logits});
+    struct mcp_ref x = mcp_tensor_gather(b, "final_norm_again", mcp_at(b, v->norm), MCP_HIDE_BULK);
+    struct mcp_ref dx = mcp_scratch_activation(b, "d_final_norm", T, h);
+    head_matmul(b, MCP_FN_MATMUL_NN, (int64_t[3]){T, h, V},
+                (struct mcp_ref[3]){d_logits, v->weights, dx});
+    struct mcp_ref reduced = mcp_tensor_reduce(b, "d_final_norm_shard", dx, MCP_HIDE_BULK);
+    head_matmul(b, MCP_FN_MATMUL_TN_ACCUMULATE, (int64_t[3]){V, h, T},
+                (struct mcp_ref[3]){d_logits, x, v->gradients});
+    mcp_map(b, MCP_FN_NORM_BACKWARD, b->sharded_tokens, h, (struct mcp_ref[3]){reduced, input},
+            (struct mcp_ref[2]){d_input});
+}
+
+void mcp_build_head(struct mcp_builder *b)
+{
+    struct mcp_head_values *v = mcp_head_declare(b, !embedding_is_head(b));
+    mcp_begin_block(b, true);
+    mcp_head_forward(b, v, mcp_x(0));
+    mcp_end_block(b, MCP_FORWARD);
+    mcp_begin_block(b, false);
+    mcp_head_backward(b, v, mcp_x(0), mcp_dx(0));
+    mcp_end_block(b, MCP_BACKWARD);
+}
+
+/* One decoder layer, or an MTP module (DeepSeek-V3 section 2.2): the input joined
+ * with the next token's embedding, projected, a decoder layer, and the shared head;
+ * the residual stream passes by unchanged. */
+struct decoder {
+    struct mcp_attention_values *attention;
+    struct mcp_mlp_values *mlp;
+    struct mcp_value middle; /* [Ts, h] residual stream between the halves */
+    struct mcp_value joined, start, end; /* MTP only */
+    struct mcp_linear projection;
+    struct mcp_head_values *head;
+};
+
+static void declare_decoder(struct mcp_builder *b, struct decoder *d)
+{
+    int64_t Ts = b->sharded_tokens, T = b->tokens, h = b->hidden;
+    if (b->spec->mtp) {
+        mcp_weight_part(b, "mtp_norms", 2, h, true);
+        d->projection = (struct mcp_linear){mcp_weight_part(b, "mtp_projection", h, 2 * h, true), T, h,
+                                            2 * h, 1, false};
+        d->joined = mcp_saved_activation(b, "mtp_joined", T, 2 * h, 0);
+        d->start = mcp_saved_activation(b, "mtp_start", T, h, 0);
+    }
+    d->attention = mcp_attention_declare(b);
+    d->middle = mcp_saved_activation(b, "middle", Ts, h, 0);
+    d->mlp = mcp_mlp_declare(b);
+    if (b->spec->mtp) {
+        d->end = mcp_saved_activation(b, "mtp_end", Ts, h, 0);
+        d->head = mcp_head_declare(b, false);
+    }
+}
+
+static void decoder_forward(struct mcp_builder *b, struct decoder *d)
+{
+    struct mcp_ref start = mcp_x(0), end = mcp_x(1), middle = mcp_at(b, d->middle);
+    if (b->spec->mtp) {
+        int64_t h = b->hidden;
+        start = mcp_at(b, d->start);
+        end = mcp_at(b, d->end);
+        mcp_map(b, MCP_FN_COPY, b->sharded_tokens, h, (struct mcp_ref[3]){mcp_x(0)},
+                (struct mcp_ref[2]){mcp_x(1)});
+        struct mcp_ref joined = mcp_at(b, d->joined);
+        mcp_map(b, MCP_FN_CONCATENATE, b->tokens, 2 * h,
+                (struct mcp_ref[3]){mcp_x(0), mcp_rank_buffer(MCP_RANK_BATCH)},
+                (struct mcp_ref[2]){joined});
+        mcp_linear_forward(b, &d->projection, joined, start);
+    }
+    mcp_attention_forward(b, d->attention, &(struct mcp_half){.input = start, .output = middle});
+    mcp_mlp_forward(b, d->mlp, &(struct mcp_half){.input = middle, .output = end});
+    if (b->spec->mtp)
+        mcp_head_forward(b, d->head, end);
+}
+
+static void decoder_backward(struct mcp_builder *b, struct decoder *d)
+{
+    int64_t Ts = b->sharded_tokens, h = b->hidden;
+    struct mcp_ref start = mcp_x(0), d_start = mcp_dx(0), d_end = mcp_dx(1);
+    struct mcp_ref middle = mcp_at(b, d->middle);
+    struct mcp_ref d_middle = mcp_scratch_activation(b, "d_middle", Ts, h);
+    if (b->spec->mtp) {
+        start = mcp_at(b, d->start);
+        d_start = mcp_scratch_activation(b, "d_mtp_start", b->tokens, h);
+        d_end = mcp_scratch_activation(b, "d_mtp_end", Ts, h);
+        mcp_head_backward(b, d->head, mcp_at(b, d->end), d_end);
+    }
+    mcp_mlp_backward(b, d->mlp, &(struct mcp_half){.input = middle, .d_output = d_end, .d_input = d_middle});
+    mcp_attention_backward(b, d->attention, &(struct mcp_half){.input = start, .d_output = d_middle,
+                                                               .d_input = d_start});
+    if (b->spec->mtp) {
+        struct mcp_ref d_joined = mcp_scratch_activation(b, "d_mtp_joined", b->tokens, 2 * h);
+        mcp_linear_input_gradient(b, &d->projection, d_start, d_joined);
+        mcp_linear_weight_gradient(b, &d->projection, mcp_at(b, d->joined), d_start);
+        mcp_map(b, MCP_FN_ADD, Ts, h, (struct mcp_ref[3]){mcp_dx(1), d_joined},
+                (struct mcp_ref[2]){mcp_dx(0)});
+    }
+}
+
+void mcp_build_decoder(struct mcp_builder *b)
+{
+    struct decoder d = {0};
+    declare_decoder(b, &d);
+    mcp_begin_block(b, true);
+    decoder_forward(b, &d);
+    mcp_end_block(b, MCP_FORWARD);
+    mcp_begin_block(b, false);
+    decoder_backward(b, &d);
+    mcp_end_block(b, MCP_BACKWARD);
+    if (b->drop_all || b->dropped != 0)
+        mcp_derive_recompute(b);
+    if (b->spec->split_backward)
+        mcp_derive_split(b);
+}

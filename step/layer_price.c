@@ -1,0 +1,244 @@
+/* step/layer_price.c: the two caches of layer prices. */
+#include "step/layer_price.h"
+
+#include "core/stack.h"
+
+#include <string.h>
+
+/* Integers that tell two layers' prices apart; the rest is the question's. */
+struct key {
+    int fields[20];
+};
+
+struct slot {
+    bool used;
+    struct key key;
+    void *value;
+};
+
+struct table {
+    struct slot *slots;
+    size_t capacity, count;
+};
+
+struct mcp_price_cache {
+    struct mcp_arena *arena;
+    const struct mcp_question *question;
+    struct table layers, steps;
+};
+
+struct mcp_price_cache *mcp_price_cache_new(struct mcp_arena *arena,
+                                            const struct mcp_question *question)
+{
+    struct mcp_price_cache *cache = MCP_NEW(arena, struct mcp_price_cache);
+    cache->arena = arena;
+    cache->question = question;
+    struct table *tables[2] = {&cache->layers, &cache->steps};
+    for (int i = 0; i < 2; i++) {
+        tables[i]->capacity = 256;
+        tables[i]->slots = MCP_ARRAY(arena, tables[i]->capacity, struct slot);
+    }
+    return cache;
+}
+
+static size_t hash(const struct key *key)
+{
+    uint64_t h = 1469598103934665603u;
+    for (size_t i = 0; i < sizeof key->fields / sizeof *key->fields; i++)
+        h = (h ^ (uint64_t)(unsigned)key->fields[i]) * 1099511628211u;
+    return (size_t)(h ^ h >> 29);
+}
+
+static struct slot *find(struct table *table, const struct key *key)
+{
+    size_t i = hash(key) & (table->capacity - 1);
+    while (table->slots[i].used && memcmp(&table->slots[i].key, key, sizeof *key) != 0)
+        i = (i + 1) & (table->capacity - 1);
+    return &table->slots[i];
+}
+
+static struct slot *insert(struct mcp_arena *arena, struct table *table, const struct key *key)
+{
+    if (2 * (table->count + 1) > table->capacity) {
+        struct table old = *table;
+        table->capacity *= 2;
+        table->slots = MCP_ARRAY(arena, table->capacity, struct slot);
+        for (size_t i = 0; i < old.capacity; i++)
+            if (old.slots[i].used)
+                *find(table, &old.slots[i].key) = old.slots[i];
+    }
+    struct slot *slot = find(table, key);
+    slot->used = true;
+    slot->key = *key;
+    table->count++;
+    return slot;
+}
+
+/* Strides of groups follow from the rank order; in the usual one the tensor,
+ * context and expert groups lie alike whatever data and pipeline are. */
+static bool usual_order(const struct mcp_plan *plan)
+{
+    return plan->rank_order[0] == MCP_TENSOR && plan->rank_order[1] == MCP_CONTEXT &&
+           plan->rank_order[2] == MCP_DATA;
+}
+
+static struct key layer_key(const struct mcp_plan *plan, const struct mcp_layer_spec *spec)
+{
+    bool usual = usual_order(plan);
+    struct key key = {{spec->kind, spec->mtp, (int)spec->recompute, spec->split_backward,
+                       plan->microbatch_size, plan->tensor_parallel, plan->context_parallel,
+                       plan->expert_parallel, plan->sequence_parallel,
+                       (int)plan->context_parallel_kind, plan->pipeline_parallel == 1,
+                       plan->overlap.tensor, plan->overlap.expert}};
+    if (!usual) {
+        key.fields[13] = plan->data_parallel;
+        key.fields[14] = plan->pipeline_parallel;
+        for (int i = 0; i < 4; i++)
+            key.fields[15 + i] = (int)plan->rank_order[i];
+    }
+    return key;
+}
+
+static struct key step_key(const struct mcp_plan *plan, const struct mcp_layer_spec *spec)
+{
+    struct key key = layer_key(plan, spec);
+    key.fields[2] = key.fields[4] = key.fields[9] = key.fields[11] = key.fields[12] = 0;
+    key.fields[13] = plan->data_parallel;
+    key.fields[14] = plan->pipeline_parallel;
+    for (int i = 0; i < 4; i++)
+        key.fields[15 + i] = (int)plan->rank_order[i];
+    key.fields[19] = plan->zero_stage;
+    return key;
+}
+
+/* Frames alive between this layer's forward and its backward. */
+static int64_t kept_frames(const struct mcp_layer_type *type)
+{
+    const struct mcp_block *forward = &type->blocks[MCP_FORWARD];
+    int64_t bytes = type->buffers[MCP_SPACE_FRAME][MCP_FRAME_X].capacity_bytes;
+    bool seen[512] = {false};
+    for (int i = 0; i < forward->num_ops; i++)
+        for (int w = 0; w < forward->ops[i].num_writes; w++) {
+            struct mcp_operand at = forward->ops[i].writes[w];
+            if (at.space != MCP_SPACE_FRAME || at.layer_offset != 0 || seen[at.index])
+                continue;
+            seen[at.index] = true;
+            bytes += type->buffers[MCP_SPACE_FRAME][at.index].capacity_bytes;
+        }
+    return bytes;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* While backward runs: what was kept, the gradient that came in, and what the
+ * recompute and backward blocks add. */
+static void price_memory(struct mcp_layer_price *price, const struct mcp_layer_type *type)
+{
+    struct mcp_block_memory forward, recompute, backward;
+    mcp_block_memory(type, MCP_FORWARD, false, &forward);
+    mcp_block_memory(type, MCP_RECOMPUTE, false, &recompute);
+    mcp_block_memory(type, MCP_BACKWARD, true, &backward);
+    price->x_bytes = type->buffers[MCP_SPACE_FRAME][MCP_FRAME_X].capacity_bytes;
+    price->kept_bytes = kept_frames(type);
+    price->forward_bytes = forward.peak_bytes;
+    int64_t during = larger(recompute.peak_bytes, recompute.end_bytes + backward.peak_bytes);
+    price->backward_bytes = price->kept_bytes + during;
+}
+
+static struct mcp_layer_price *price_layer(struct mcp_price_cache *cache,
+                                           const struct mcp_plan *plan,
+                                           const struct mcp_layer_spec *spec)
+{
+    struct mcp_layer_price *price = MCP_NEW(cache->arena, struct mcp_layer_price);
+    struct mcp_layer_type *type = MCP_NEW(cache->arena, struct mcp_layer_type);
+    const struct mcp_pricing pricing = {cache->question, plan};
+    mcp_layer_build(cache->arena, cache->question, plan, spec, type);
+    mcp_block_price(&pricing, &type->blocks[MCP_FORWARD], &price->forward);
+    mcp_block_price(&pricing, &type->blocks[MCP_BACKWARD], &price->backward);
+    mcp_block_price(&pricing, &type->blocks[MCP_RECOMPUTE], &price->recompute);
+    price->type = type;
+    price_memory(price, type);
+    return price;
+}
+
+const struct mcp_layer_price *mcp_layer_price(struct mcp_price_cache *cache,
+                                              const struct mcp_plan *plan,
+                                              const struct mcp_layer_spec *spec)
+{
+    struct key key = layer_key(plan, spec);
+    struct slot *slot = find(&cache->layers, &key);
+    if (!slot->used) {
+        struct mcp_layer_price *price = price_layer(cache, plan, spec);
+        slot = insert(cache->arena, &cache->layers, &key);
+        slot->value = price;
+    }
+    return slot->value;
+}
+
+static int64_t layer_bytes(const struct mcp_layer_type *type, int dense_index)
+{
+    return type->buffers[MCP_SPACE_LAYER][dense_index].capacity_bytes +
+           type->buffers[MCP_SPACE_LAYER][dense_index + 1].capacity_bytes;
+}
+
+static void add_price(struct mcp_block_price *sum, const struct mcp_block_price *price)
+{
+    sum->time_ns += price->time_ns;
+    sum->launches += price->launches;
+    sum->flops += price->flops;
+    for (int i = 0; i < MCP_NUM_COSTS; i++) {
+        sum->cost_s[i] += price->cost_s[i];
+        sum->comm_s[i] += price->comm_s[i];
+    }
+}
+
+static void price_update(const struct mcp_pricing *pricing, const struct mcp_layer_type *type,
+                         struct mcp_layer_step_price *price)
+{
+    static const enum mcp_block_role roles[] = {MCP_PROLOGUE, MCP_EPILOGUE, MCP_OPTIMIZER};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        struct mcp_block_price part;
+        mcp_block_price(pricing, &type->blocks[roles[i]], &part);
+        add_price(&price->update, &part);
+    }
+}
+
+static struct mcp_layer_step_price *price_step(struct mcp_price_cache *cache,
+                                               const struct mcp_plan *plan,
+                                               const struct mcp_layer_spec *spec)
+{
+    struct mcp_layer_step_price *price = MCP_NEW(cache->arena, struct mcp_layer_step_price);
+    const struct mcp_layer_type *shapes = mcp_layer_price(cache, plan, spec)->type;
+    struct mcp_layer_type type = *shapes;
+    const struct mcp_pricing pricing = {cache->question, plan};
+    int zero = plan->zero_stage;
+    mcp_layer_data_build(cache->arena, cache->question, plan, spec, &type);
+    mcp_block_price(&pricing, &type.blocks[MCP_GATHER], &price->gather);
+    mcp_block_price(&pricing, &type.blocks[MCP_REDUCE], &price->reduce);
+    price_update(&pricing, &type, price);
+    int64_t weights = layer_bytes(&type, MCP_LAYER_WEIGHTS);
+    int64_t gradients = layer_bytes(&type, MCP_LAYER_GRADIENTS);
+    price->weights_bytes = zero < 3 ? weights : layer_bytes(&type, MCP_LAYER_WEIGHT_SHARD);
+    price->gradients_bytes = zero < 2 ? gradients : layer_bytes(&type, MCP_LAYER_GRADIENT_SHARD);
+    price->optimizer_bytes = layer_bytes(&type, MCP_LAYER_OPTIMIZER);
+    price->gathered_bytes = zero < 3 ? 0 : weights;
+    price->transient_bytes = zero < 2 ? 0 : gradients;
+    return price;
+}
+
+const struct mcp_layer_step_price *mcp_layer_step_price(struct mcp_price_cache *cache,
+                                                        const struct mcp_plan *plan,
+                                                        const struct mcp_layer_spec *spec)
+{
+    struct key key = step_key(plan, spec);
+    struct slot *slot = find(&cache->steps, &key);
+    if (!slot->used) {
+        struct mcp_layer_step_price *price = price_step(cache, plan, spec);
+        slot = insert(cache->arena, &cache->steps, &key);
+        slot->value = price;
+    }
+    return slot->value;
+}

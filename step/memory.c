@@ -1,0 +1,70 @@
+/* step/memory.c: lives of values inside one block. */
+#include "step/price.h"
+
+#include <string.h>
+
+enum { SPACES = 2, LIMIT = 256 }; /* frame and block space */
+
+struct life {
+    int first, last; /* op of first and last mention; -1: none */
+    bool written_first;
+};
+
+static int slot_of(struct mcp_operand at)
+{
+    if (at.space == MCP_SPACE_BLOCK)
+        return at.index;
+    return at.space == MCP_SPACE_FRAME && at.layer_offset == 0 ? LIMIT / SPACES + at.index : -1;
+}
+
+static void mention(struct life *lives, struct mcp_operand at, int op, bool write)
+{
+    int slot = slot_of(at);
+    if (slot < 0)
+        return;
+    if (lives[slot].first < 0) {
+        lives[slot].first = op;
+        lives[slot].written_first = write;
+    }
+    lives[slot].last = op;
+}
+
+static void collect(const struct mcp_block *block, struct life *lives)
+{
+    for (int i = 0; i < LIMIT; i++)
+        lives[i] = (struct life){-1, -1, false};
+    for (int i = 0; i < block->num_ops; i++) {
+        const struct mcp_op *op = &block->ops[i];
+        for (int r = 0; r < op->num_reads; r++)
+            mention(lives, op->reads[r], i, false);
+        for (int w = 0; w < op->num_writes; w++)
+            mention(lives, op->writes[w], i, true);
+    }
+}
+
+void mcp_block_memory(const struct mcp_layer_type *type, enum mcp_block_role role,
+                      bool last_reader, struct mcp_block_memory *out)
+{
+    const struct mcp_block *block = &type->blocks[role];
+    struct life lives[LIMIT];
+    int64_t live = 0;
+    memset(out, 0, sizeof *out);
+    collect(block, lives);
+    for (int i = 0; i < block->num_ops; i++) {
+        int64_t freed = 0;
+        for (int slot = 0; slot < LIMIT; slot++) {
+            bool frame = slot >= LIMIT / SPACES;
+            int index = frame ? slot - LIMIT / SPACES : slot;
+            if (lives[slot].first < 0)
+                continue;
+            int64_t bytes = type->buffers[frame ? MCP_SPACE_FRAME : MCP_SPACE_BLOCK][index].capacity_bytes;
+            if (lives[slot].first == i && (!frame || lives[slot].written_first))
+                live += bytes;
+            if (lives[slot].last == i && (!frame || (last_reader && index != MCP_FRAME_DX)))
+                freed += bytes;
+        }
+        out->peak_bytes = live > out->peak_bytes ? live : out->peak_bytes;
+        live -= freed;
+    }
+    out->end_bytes = live;
+}

@@ -1,0 +1,192 @@
+/* step/price.c: an op's seconds, and a block played on its streams. */
+#include "step/price_parts.h"
+
+#include "core/stack.h"
+#include "step/constants.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+const char *const mcp_cost_names[MCP_NUM_COSTS] = {
+    "matmul", "attention", "elementwise", "launch", "tensor", "context",
+    "expert", "pipeline",  "data",        "optimizer", "host", "bubble",
+};
+
+int64_t mcp_to_ns(double seconds)
+{
+    return (int64_t)llround(seconds * 1e9);
+}
+
+static enum mcp_code code_of(const struct mcp_op *op)
+{
+    return (enum mcp_code)mcp_functions[op->function].code;
+}
+
+bool mcp_op_is_transfer(const struct mcp_op *op)
+{
+    enum mcp_code code = code_of(op);
+    return code == MCP_COLLECTIVE || code == MCP_SEND || code == MCP_RECEIVE || code == MCP_SHIFT;
+}
+
+static enum mcp_cost stream_cost(unsigned stream)
+{
+    switch (stream) {
+    case MCP_STREAM_TENSOR:
+        return MCP_COST_TENSOR;
+    case MCP_STREAM_CONTEXT:
+        return MCP_COST_CONTEXT;
+    case MCP_STREAM_EXPERT:
+        return MCP_COST_EXPERT;
+    case MCP_STREAM_DATA:
+        return MCP_COST_DATA;
+    case MCP_STREAM_COMPUTE:
+    case MCP_STREAM_COPY:
+        return MCP_COST_ELEMENTWISE;
+    default:
+        return MCP_COST_PIPELINE;
+    }
+}
+
+enum mcp_cost mcp_op_cost(const struct mcp_op *op)
+{
+    switch (code_of(op)) {
+    case MCP_MATMUL:
+        return MCP_COST_MATMUL;
+    case MCP_ATTENTION:
+        return MCP_COST_ATTENTION;
+    case MCP_HOST:
+        return MCP_COST_HOST;
+    case MCP_MAP:
+    case MCP_REDUCTION:
+        return op->function == MCP_FN_ADAM || op->function == MCP_FN_ZERO ||
+                       op->function == MCP_FN_SUM_SQUARES ? MCP_COST_OPTIMIZER : MCP_COST_ELEMENTWISE;
+    default:
+        return stream_cost(op->stream);
+    }
+}
+
+double mcp_op_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
+{
+    if (mcp_op_is_transfer(op))
+        return mcp_transfer_seconds(pricing, op);
+    return mcp_compute_seconds(pricing, op) + mcp_op_start_seconds(pricing, op);
+}
+
+static double tensor_exposed(const struct mcp_pricing *pricing, const struct mcp_op *op)
+{
+    const struct mcp_stack *stack = pricing->question->stack;
+    bool overlaps = pricing->plan->overlap.tensor;
+    if (op->hiding == MCP_HIDE_BULK && op->function == MCP_FN_ALL_GATHER)
+        return overlaps ? 0 : stack->regather_exposed_frac;
+    if (op->hiding == MCP_HIDE_BULK && op->function == MCP_FN_ALL_REDUCE)
+        return stack->tensor_overlap_frac > 0 ? MCP_BULK_ALL_REDUCE_EXPOSED : 1;
+    if (op->hiding == MCP_HIDE_NOT || !pricing->plan->sequence_parallel || !overlaps)
+        return 1;
+    return 1 - stack->tensor_overlap_frac;
+}
+
+double mcp_op_exposed_frac(const struct mcp_pricing *pricing, const struct mcp_op *op)
+{
+    const struct mcp_stack *stack = pricing->question->stack;
+    const struct mcp_overlap *overlap = &pricing->plan->overlap;
+    switch (mcp_op_cost(op)) {
+    case MCP_COST_TENSOR:
+        return tensor_exposed(pricing, op);
+    case MCP_COST_EXPERT:
+        return overlap->expert ? 1 - stack->expert_overlap_frac : 1;
+    case MCP_COST_DATA:
+        return overlap->data ? 1 - stack->data_overlap_frac : 1;
+    case MCP_COST_PIPELINE:
+        return overlap->pipeline ? 1 - stack->pipeline_overlap_frac : 1;
+    default:
+        return 1;
+    }
+}
+
+/* Playing a block: one clock a stream; a host op stops issue until it is done. */
+struct player {
+    int64_t clock[MCP_NUM_STREAMS];
+    int64_t end[MCP_MAX_BLOCK_OPS]; /* of each op */
+    int64_t issue;
+    struct mcp_block_price *out;
+};
+
+/* The compute stream idles from its clock to `until`, for op's sake. */
+static void idle(struct player *p, int64_t until, enum mcp_cost cost)
+{
+    int64_t gap = until - p->clock[MCP_STREAM_COMPUTE];
+    if (gap > 0)
+        p->out->cost_s[cost] += (double)gap * 1e-9;
+}
+
+static int64_t duration_of(const struct mcp_pricing *pricing, const struct mcp_op *op,
+                           struct mcp_block_price *out)
+{
+    double seconds = mcp_op_seconds(pricing, op);
+    enum mcp_cost cost = mcp_op_cost(op);
+    if (mcp_op_is_transfer(op)) {
+        out->comm_s[cost] += seconds;
+        bool inside = cost != MCP_COST_DATA && cost != MCP_COST_PIPELINE;
+        return mcp_to_ns(inside ? seconds * mcp_op_exposed_frac(pricing, op) : seconds);
+    }
+    int64_t whole = mcp_to_ns(seconds), start = mcp_to_ns(mcp_op_start_seconds(pricing, op));
+    start = start < whole ? start : whole;
+    out->cost_s[MCP_COST_LAUNCH] += (double)start * 1e-9;
+    out->cost_s[cost] += (double)(whole - start) * 1e-9;
+    return whole;
+}
+
+static void play_op(struct player *p, const struct mcp_pricing *pricing,
+                    const struct mcp_block *block, int i)
+{
+    const struct mcp_op *op = &block->ops[i];
+    int64_t start = p->clock[op->stream] > p->issue ? p->clock[op->stream] : p->issue;
+    enum mcp_cost awaited = MCP_COST_HOST;
+    for (int w = 0; w < op->num_waits; w++)
+        if (p->end[op->waits[w]] > start) {
+            start = p->end[op->waits[w]];
+            awaited = mcp_op_cost(&block->ops[op->waits[w]]);
+        }
+    if (op->stream == MCP_STREAM_COMPUTE)
+        idle(p, start, awaited);
+    p->end[i] = p->clock[op->stream] = start + duration_of(pricing, op, p->out);
+    if (code_of(op) == MCP_HOST)
+        p->issue = p->end[i];
+}
+
+/* Streams join at the block's end; what the compute stream waits for then is the
+ * transfer that ends last. */
+static int64_t join(struct player *p)
+{
+    int64_t end = p->clock[MCP_STREAM_COMPUTE];
+    enum mcp_cost cost = MCP_COST_HOST;
+    for (int s = 0; s < MCP_NUM_STREAMS; s++)
+        if (p->clock[s] > end) {
+            end = p->clock[s];
+            cost = stream_cost((unsigned)s);
+        }
+    idle(p, end, cost);
+    return end;
+}
+
+void mcp_block_price(const struct mcp_pricing *pricing, const struct mcp_block *block,
+                     struct mcp_block_price *out)
+{
+    struct player player = {.out = out};
+    assert(block->num_ops <= MCP_MAX_BLOCK_OPS);
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < block->num_ops; i++) {
+        play_op(&player, pricing, block, i);
+        out->flops += mcp_op_flops(&block->ops[i]);
+        out->launches += mcp_op_launches(pricing, &block->ops[i]);
+    }
+    out->time_ns = join(&player);
+    const struct mcp_stack *stack = pricing->question->stack;
+    double each = stack->host_launch_s * (stack->cuda_graph ? stack->graph_launch_frac : 1);
+    int64_t host = mcp_to_ns(out->launches * each);
+    if (host > out->time_ns) {
+        out->cost_s[MCP_COST_HOST] += (double)(host - out->time_ns) * 1e-9;
+        out->time_ns = host;
+    }
+}

@@ -1,0 +1,23 @@
+/* step/price_parts.h: pieces of a price. Private to step/. */
+#ifndef MCP_STEP_PRICE_PARTS_H
+#define MCP_STEP_PRICE_PARTS_H
+
+#include "step/price.h"
+
+/* Seconds of a local op, without its kernels' start-up. */
+double mcp_compute_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op);
+/* ... and that start-up. */
+double mcp_op_start_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op);
+/* Launches the host makes for the op. */
+int mcp_op_launches(const struct mcp_pricing *pricing, const struct mcp_op *op);
+/* Seconds of a transfer between ranks. Sends are priced at their slowest boundary. */
+double mcp_transfer_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op);
+
+/* The kind of time an op's seconds are. */
+enum mcp_cost mcp_op_cost(const struct mcp_op *op);
+bool mcp_op_is_transfer(const struct mcp_op *op);
+
+/* Seconds as integer nanoseconds, to nearest. */
+int64_t mcp_to_ns(double seconds);
+
+#endif

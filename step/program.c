@@ -1,0 +1,30 @@
+/* step/program.c: names of the program's vocabulary, and operand look-up. */
+#include "step/program.h"
+
+#include <assert.h>
+
+const char *const mcp_stream_names[MCP_NUM_STREAMS] = {
+    "compute", "tensor",    "context",          "expert",        "data",
+    "copy",    "send_next", "receive_previous", "send_previous", "receive_next",
+};
+const char *const mcp_space_names[MCP_NUM_SPACES] = {"rank", "layer", "frame", "block"};
+const char *const mcp_buffer_kind_names[MCP_NUM_BUFFER_KINDS] = {
+    "weight", "gradient", "optimizer", "activation", "scratch",
+};
+const char *const mcp_block_role_names[MCP_NUM_BLOCK_ROLES] = {
+    "forward",   "backward",     "backward_input",  "backward_weight", "prologue",
+    "epilogue",  "recompute",    "gather",          "reduce",          "optimizer",
+    "send_forward", "receive_forward", "send_backward", "receive_backward",
+};
+
+const struct mcp_buffer *mcp_operand_buffer(const struct mcp_program *program,
+                                            const struct mcp_layer_type *type,
+                                            struct mcp_operand operand)
+{
+    if (operand.space == MCP_SPACE_RANK) {
+        assert(operand.index < program->num_rank_buffers);
+        return &program->rank_buffers[operand.index];
+    }
+    assert(operand.index < type->num_buffers[operand.space]);
+    return &type->buffers[operand.space][operand.index];
+}
