@@ -101,15 +101,37 @@ struct sheet {
     const struct mcp_style *style;
     struct mcp_text *out;
     int *widths; /* [num_columns] */
+    int *least;  /* [num_columns] width that keeps words whole */
     int total;   /* of a line, without the indent */
 };
+
+static int longest_word(struct mcp_arena *arena, const char *text)
+{
+    int longest = 0;
+    while (*text != '\0') {
+        size_t length = strcspn(text, " \n");
+        longest = larger(longest, mcp_display_width(mcp_strndup(arena, text, length)));
+        text += length + (text[length] != '\0');
+    }
+    return longest;
+}
+
+static int least_width(const struct mcp_table *table, int column)
+{
+    const struct mcp_column *head = &table->columns[column];
+    int width = larger(mcp_display_width(head->header), mcp_display_width(head->unit));
+    width = larger(width, MIN_WRAPPED_WIDTH);
+    for (size_t row = 0; row < mcp_table_num_rows(table); row++)
+        width = larger(width, longest_word(table->arena, cell_at(table, row, column)));
+    return width;
+}
 
 /* The widest left-aligned column that may still wrap, or -1. */
 static int column_to_narrow(const struct sheet *sheet)
 {
     int widest = -1;
     for (int i = 0; i < sheet->table->num_columns; i++) {
-        if (sheet->table->columns[i].align == MCP_LEFT && sheet->widths[i] > MIN_WRAPPED_WIDTH &&
+        if (sheet->table->columns[i].align == MCP_LEFT && sheet->widths[i] > sheet->least[i] &&
             (widest < 0 || sheet->widths[i] > sheet->widths[widest]))
             widest = i;
     }
@@ -129,10 +151,12 @@ static void fit(struct sheet *sheet)
 static struct sheet measure(const struct mcp_table *table, const struct mcp_style *style,
                             struct mcp_text *out)
 {
-    struct sheet sheet = {table, style, out, NULL, 0};
+    struct sheet sheet = {.table = table, .style = style, .out = out};
     sheet.widths = MCP_ARRAY(table->arena, table->num_columns, int);
+    sheet.least = MCP_ARRAY(table->arena, table->num_columns, int);
     for (int i = 0; i < table->num_columns; i++) {
         sheet.widths[i] = column_width(table, i);
+        sheet.least[i] = least_width(table, i);
         sheet.total += sheet.widths[i] + (i > 0 ? COLUMN_GAP : 0);
     }
     fit(&sheet);

@@ -130,6 +130,24 @@ Test(table, wraps_two_columns_alike)
     mcp_arena_free(arena);
 }
 
+Test(table, never_narrows_a_column_below_its_words)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_text out = mcp_text_new(arena);
+    const struct mcp_style style = {false, false, 40};
+    const struct mcp_column two[] = {{"run", "", MCP_LEFT}, {"b", "", MCP_LEFT}};
+    struct mcp_table *table = mcp_table_new(arena, two, 2);
+    mcp_table_cell(table, "a-name-of-thirty-letters-here!");
+    mcp_table_cell(table, "words that may well be wrapped");
+    mcp_table_write(table, MCP_SKIN_TERMINAL, &style, &out);
+    cr_expect(eq(str, out.data,
+                 (char *)"  run                             b\n"
+                         "  ------------------------------------------------\n"
+                         "  a-name-of-thirty-letters-here!  words that may\n"
+                         "                                  well be wrapped\n"));
+    mcp_arena_free(arena);
+}
+
 struct width_case {
     char name[40];
     char text[40];
