@@ -67,6 +67,16 @@ static enum mcp_status read_dumps(struct mcp_context *ctx, struct mcp_node *node
 
 /* The cluster ---------------------------------------------------------------- */
 
+/* A wrong --gpu is answered with all that would be right: there are few. */
+static enum mcp_status fail_gpu(struct mcp_context *ctx, enum mcp_status status)
+{
+    struct mcp_text names = mcp_text_new(ctx->arena);
+    for (size_t i = 0; i < mcp_preset_count("gpus"); i++)
+        mcp_text_add(&names, "%s%s", i > 0 ? ", " : "", mcp_preset_at("gpus", i)->name);
+    const char *problem = mcp_strdup(ctx->arena, ctx->err.text);
+    return mcp_fail(&ctx->err, status, "--gpu %s; presets are %s", problem, names.data);
+}
+
 /* --gpu, or the preset of the GPUs' name; *known is false without either. */
 static enum mcp_status choose_gpu(struct mcp_context *ctx, const struct topo_args *args,
                                   const struct mcp_node *node, struct mcp_gpu *gpu, bool *known)
@@ -77,7 +87,9 @@ static enum mcp_status choose_gpu(struct mcp_context *ctx, const struct topo_arg
     *known = preset != NULL && node->num_gpus > 0;
     if (preset == NULL)
         return MCP_OK;
-    MCP_TRY(mcp_gpu_load(ctx->arena, preset, gpu, &ctx->err));
+    enum mcp_status status = mcp_gpu_load(ctx->arena, preset, gpu, &ctx->err);
+    if (status != MCP_OK)
+        return status == MCP_IO ? fail_gpu(ctx, status) : status;
     if (*known && node->gpus[0].memory_bytes > 0)
         gpu->memory_bytes = node->gpus[0].memory_bytes;
     return MCP_OK;
@@ -162,7 +174,8 @@ static void put_host(struct mcp_context *ctx, const struct mcp_host *host, struc
 {
     struct mcp_arena *arena = ctx->arena;
     mcp_heading(out, &ctx->style, "This machine");
-    mcp_text_add(out, "  processor  %s\n", host->cpu != NULL ? mcp_printable(arena, host->cpu) : "?");
+    mcp_text_add(out, "  processor  %s\n",
+                 host->cpu != NULL ? mcp_printable(arena, host->cpu) : "?");
     mcp_text_add(out, "             %d package%s, %d cores, %d hardware threads, %d NUMA node%s\n",
                  host->num_packages, host->num_packages == 1 ? "" : "s", host->num_cores,
                  host->num_hardware_threads, host->num_numa_nodes,
@@ -172,7 +185,8 @@ static void put_host(struct mcp_context *ctx, const struct mcp_host *host, struc
         if (host->cache_bytes[i] > 0)
             mcp_text_add(out, " L%d %s", i + 1,
                          mcp_show(arena, (double)host->cache_bytes[i], MCP_BYTES));
-    mcp_text_add(out, "\n  memory     %s\n", mcp_show(arena, (double)host->memory_bytes, MCP_BYTES));
+    mcp_text_add(out, "\n  memory     %s\n",
+                 mcp_show(arena, (double)host->memory_bytes, MCP_BYTES));
 }
 
 /* The GPUs, or the NICs, of one NUMA node as a branch of the tree; "" for none. */
@@ -275,8 +289,9 @@ static void put_matrix(struct mcp_context *ctx, const struct mcp_node *node, str
             mcp_text_add(out, " %*s", widest(&names[j], 1),
                          i == j ? "-" : show_link(ctx->arena, mcp_node_link(node, i, j)));
     }
-    mcp_text_add(out, "\n  NV#: bonded NVLinks; PIX, PXB: PCIe switches; PHB: host bridge; NODE, SYS: "
-                      "within, between NUMA nodes\n");
+    mcp_text_add(out,
+                 "\n  NV#: bonded NVLinks; PIX, PXB: PCIe switches; PHB: host bridge; NODE, SYS: "
+                 "within, between NUMA nodes\n");
 }
 
 static void put_islands(struct mcp_context *ctx, const struct mcp_node *node, struct mcp_text *out)
@@ -296,8 +311,8 @@ static void put_islands(struct mcp_context *ctx, const struct mcp_node *node, st
                 continue;
             mcp_text_add(out, "%sGPU%d", j == i ? "" : " ", node->gpus[j].index);
             for (int k = j + 1; k < node->num_gpus; k++)
-                whole = whole && (island[k] != i ||
-                                  mcp_node_link(node, j, k)->kind == MCP_LINK_NVLINK);
+                whole =
+                    whole && (island[k] != i || mcp_node_link(node, j, k)->kind == MCP_LINK_NVLINK);
         }
         mcp_text_add(out, "%s\n", whole ? "" : " (not every pair is joined)");
     }
@@ -307,7 +322,7 @@ static void put_tiers(struct mcp_context *ctx, const struct mcp_cluster *cluster
                       struct mcp_text *out)
 {
     static const struct mcp_column columns[] = {
-        {"tier", "", MCP_LEFT},          {"ranks", "", MCP_RIGHT}, {"per GPU", "", MCP_RIGHT},
+        {"tier", "", MCP_LEFT},         {"ranks", "", MCP_RIGHT},   {"per GPU", "", MCP_RIGHT},
         {"efficiency", "%", MCP_RIGHT}, {"latency", "", MCP_RIGHT},
     };
     struct mcp_table *table = mcp_table_new(ctx->arena, columns, (int)MCP_COUNT_OF(columns));
@@ -320,9 +335,10 @@ static void put_tiers(struct mcp_context *ctx, const struct mcp_cluster *cluster
         bool known = !isnan(tier->bandwidth_bytes_per_s);
         mcp_table_cell(table, "%s", mcp_printable(ctx->arena, tier->name));
         mcp_table_cell(table, "%d", tier->ranks);
-        mcp_table_cell(table, "%s", known ? mcp_show(ctx->arena, tier->bandwidth_bytes_per_s,
-                                                     MCP_BYTES_PER_SECOND)
-                                          : "unknown");
+        mcp_table_cell(table, "%s",
+                       known
+                           ? mcp_show(ctx->arena, tier->bandwidth_bytes_per_s, MCP_BYTES_PER_SECOND)
+                           : "unknown");
         mcp_table_cell(table, "%.0f", 100 * tier->efficiency_frac);
         mcp_table_cell(table, "%s", mcp_show(ctx->arena, tier->latency_s, MCP_SECONDS));
     }
@@ -383,11 +399,13 @@ static enum mcp_status list_presets(struct mcp_context *ctx)
         mcp_table_cell(table, "%s", cluster.name);
         mcp_table_cell(table, "%s", cluster.gpu.name);
         mcp_table_cell(table, "%d", cluster.gpus_per_node);
-        mcp_table_cell(table, "%s", mcp_show(ctx->arena, (double)cluster.gpu.memory_bytes, MCP_BYTES));
-        mcp_table_cell(table, "%s", mcp_show(ctx->arena, cluster.tiers[0].bandwidth_bytes_per_s,
-                                             MCP_BYTES_PER_SECOND));
-        mcp_table_cell(table, "%s", mcp_show(ctx->arena, last->bandwidth_bytes_per_s,
-                                             MCP_BYTES_PER_SECOND));
+        mcp_table_cell(table, "%s",
+                       mcp_show(ctx->arena, (double)cluster.gpu.memory_bytes, MCP_BYTES));
+        mcp_table_cell(
+            table, "%s",
+            mcp_show(ctx->arena, cluster.tiers[0].bandwidth_bytes_per_s, MCP_BYTES_PER_SECOND));
+        mcp_table_cell(table, "%s",
+                       mcp_show(ctx->arena, last->bandwidth_bytes_per_s, MCP_BYTES_PER_SECOND));
     }
     mcp_table_write(table, MCP_SKIN_TERMINAL, &ctx->style, &text);
     mcp_text_add(&text, "Bandwidths per GPU and direction; NAME:NODES is that many nodes.\n");
@@ -447,10 +465,11 @@ enum mcp_status mcp_cmd_topo(struct mcp_context *ctx, int argc, char **argv)
         .command = "topo",
         .summary = "show a machine's GPUs, NICs and links, and make a cluster file of it",
         .synopsis = "[FILE...] [options]",
-        .description = "Without FILE it is this machine. A FILE holds what `nvidia-smi topo -m` "
-                       "printed; a further one, what `nvidia-smi --query-gpu=index,name,memory.total "
-                       "--format=csv` printed, names its GPUs. -o FILE is a cluster file for "
-                       "--cluster.",
+        .description =
+            "Without FILE it is this machine. A FILE holds what `nvidia-smi topo -m` "
+            "printed; a further one, what `nvidia-smi --query-gpu=index,name,memory.total "
+            "--format=csv` printed, names its GPUs. -o FILE is a cluster file for "
+            "--cluster.",
         .max_operands = -1,
         .options = options,
         .num_options = MCP_COUNT_OF(options),

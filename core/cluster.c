@@ -59,7 +59,8 @@ static enum mcp_status check_size(const struct mcp_cluster *cluster, int num_nod
                                   struct mcp_error *err)
 {
     if (num_nodes < 1 || cluster->gpus_per_node < 1)
-        return mcp_fail(err, MCP_INVALID, "cluster %s: num_nodes=%d and gpus_per_node=%d must be at least 1",
+        return mcp_fail(err, MCP_INVALID,
+                        "cluster %s: num_nodes=%d and gpus_per_node=%d must be at least 1",
                         cluster->name, num_nodes, cluster->gpus_per_node);
     if ((int64_t)num_nodes * cluster->gpus_per_node > MCP_MAX_GPUS)
         return mcp_fail(err, MCP_INVALID,
@@ -99,10 +100,10 @@ static enum mcp_status no_equal_parts(const struct mcp_cluster *cluster, int gpu
                                       struct mcp_error *err)
 {
     int below = gpus / cluster->gpus_per_node * cluster->gpus_per_node;
-    return mcp_fail(err, MCP_INVALID,
-                    "%d GPUs are no equal parts of nodes of %d in cluster %s; nearest are %d and %d",
-                    gpus, cluster->gpus_per_node, cluster->name, below,
-                    below + cluster->gpus_per_node);
+    return mcp_fail(
+        err, MCP_INVALID,
+        "%d GPUs are no equal parts of nodes of %d in cluster %s; nearest are %d and %d", gpus,
+        cluster->gpus_per_node, cluster->name, below, below + cluster->gpus_per_node);
 }
 
 /* Tiers that span whole nodes shrink with them. */
@@ -111,7 +112,8 @@ static void shrink_nodes(struct mcp_cluster *cluster, int gpus_per_node)
     for (int k = 0; k < cluster->num_tiers - 1; k++) {
         struct mcp_tier *tier = &cluster->tiers[k];
         int nodes = tier->full_ranks / cluster->gpus_per_node;
-        tier->full_ranks = nodes > 0 ? nodes * gpus_per_node : smaller(tier->full_ranks, gpus_per_node);
+        tier->full_ranks =
+            nodes > 0 ? nodes * gpus_per_node : smaller(tier->full_ranks, gpus_per_node);
     }
     cluster->gpus_per_node = gpus_per_node;
 }
@@ -173,7 +175,8 @@ static enum mcp_status read_tiers(struct mcp_json *list, struct mcp_cluster *clu
         struct mcp_json *item = mcp_json_at(list, k);
         MCP_TRY(read_tier(item, &cluster->tiers[k], err));
         if (k + 1 < count && cluster->tiers[k].full_ranks < 1)
-            return mcp_json_fail(item, err, "ranks is missing or 0; only the last tier has no limit");
+            return mcp_json_fail(item, err,
+                                 "ranks is missing or 0; only the last tier has no limit");
     }
     last = &cluster->tiers[count - 1];
     if (last->full_ranks != 0 && last->full_ranks != mcp_cluster_gpus(cluster))
@@ -190,20 +193,22 @@ static enum mcp_status check_nesting(const struct mcp_cluster *cluster, struct m
     for (int k = 0; k + 1 < cluster->num_tiers; k++) {
         const struct mcp_tier *tier = &cluster->tiers[k];
         int node = cluster->gpus_per_node;
-        if (tier->full_ranks < 1 || (node % tier->full_ranks != 0 && tier->full_ranks % node != 0) ||
+        if (tier->full_ranks < 1 ||
+            (node % tier->full_ranks != 0 && tier->full_ranks % node != 0) ||
             tier->full_ranks % unit != 0)
-            return mcp_fail(err, MCP_INVALID,
-                            "cluster %s: tier %s: ranks=%d does not nest between %d ranks below and "
-                            "nodes of %d GPUs",
-                            cluster->name, tier->name, tier->full_ranks, unit, node);
+            return mcp_fail(
+                err, MCP_INVALID,
+                "cluster %s: tier %s: ranks=%d does not nest between %d ranks below and "
+                "nodes of %d GPUs",
+                cluster->name, tier->name, tier->full_ranks, unit, node);
         unit = tier->full_ranks;
     }
     return MCP_OK;
 }
 
 /* The GPU: a preset's name, a file, or the object itself. */
-static enum mcp_status read_gpu(struct mcp_arena *arena, struct mcp_json *json,
-                                struct mcp_gpu *gpu, struct mcp_error *err)
+static enum mcp_status read_gpu(struct mcp_arena *arena, struct mcp_json *json, struct mcp_gpu *gpu,
+                                struct mcp_error *err)
 {
     const char *name;
     struct mcp_json *object;

@@ -22,7 +22,7 @@
 /* An attention kernel's speed: fraction of the dense 16-bit peak it reaches on
  * long sequences, and the length at which it reaches half of that. */
 struct mcp_attention_kernel {
-    const char *name;     /* "flash1", "flash2", "fused" ... */
+    const char *name; /* "flash1", "flash2", "fused" ... */
     double forward_frac;
     double backward_frac;
     double ramp_tokens;
@@ -37,19 +37,19 @@ struct mcp_gpu {
     double memory_bandwidth_bytes_per_s;
     int num_multiprocessors;
     double matmul_frac[MCP_NUM_PRECISIONS]; /* best fraction of peak in a short benchmark */
-    double sustained_clock_frac; /* rate held in a training step over that benchmark's */
-    double grouped_matmul_frac;  /* rate of grouped (expert) products over plain ones; above 1
+    double sustained_clock_frac;            /* rate held in a training step over that benchmark's */
+    double grouped_matmul_frac; /* rate of grouped (expert) products over plain ones; above 1
                                     where plain ones throttle the clock more */
     int num_attention_kernels;
     struct mcp_attention_kernel attention_kernels[MCP_MAX_ATTENTION_KERNELS];
     /* links, for clusters made from a machine's own description */
-    int num_nvlinks;                    /* 0: none */
-    double nvlink_bytes_per_s;          /* of one link, per direction; NaN: none or unknown */
-    double nvlink_efficiency_frac;      /* large messages over all links */
-    double pcie_bytes_per_s;            /* its slot's, per direction; NaN: unknown */
-    bool host_is_slow; /* x86 hosts launch expert FP8 work slowly; Grace does not */
-    double power_watts;        /* of one GPU; NaN: unknown */
-    double price_per_gpu_hour; /* NaN: unknown */
+    int num_nvlinks;               /* 0: none */
+    double nvlink_bytes_per_s;     /* of one link, per direction; NaN: none or unknown */
+    double nvlink_efficiency_frac; /* large messages over all links */
+    double pcie_bytes_per_s;       /* its slot's, per direction; NaN: unknown */
+    bool host_is_slow;             /* x86 hosts launch expert FP8 work slowly; Grace does not */
+    double power_watts;            /* of one GPU; NaN: unknown */
+    double price_per_gpu_hour;     /* NaN: unknown */
     const char *source;
     int num_fitted; /* values in the file marked as fitted */
 };
@@ -95,12 +95,11 @@ enum mcp_status mcp_cluster_resize(struct mcp_cluster *cluster, int num_nodes,
  * are not as many, or no equal parts. */
 enum mcp_status mcp_cluster_take(struct mcp_cluster *cluster, int gpus, struct mcp_error *err);
 /* The same from as many nodes as it needs. */
-enum mcp_status mcp_cluster_set_gpus(struct mcp_cluster *cluster, int gpus,
-                                     struct mcp_error *err);
+enum mcp_status mcp_cluster_set_gpus(struct mcp_cluster *cluster, int gpus, struct mcp_error *err);
 
 /* `name_or_path`: a preset of gpus/ or a file. */
-enum mcp_status mcp_gpu_load(struct mcp_arena *arena, const char *name_or_path,
-                             struct mcp_gpu *out, struct mcp_error *err);
+enum mcp_status mcp_gpu_load(struct mcp_arena *arena, const char *name_or_path, struct mcp_gpu *out,
+                             struct mcp_error *err);
 enum mcp_status mcp_gpu_from_json(struct mcp_arena *arena, struct mcp_json *json,
                                   struct mcp_gpu *out, struct mcp_error *err);
 void mcp_gpu_to_json(const struct mcp_gpu *gpu, struct mcp_json *object);

@@ -207,8 +207,8 @@ enum mcp_status mcp_gpu_from_json(struct mcp_arena *arena, struct mcp_json *json
     return MCP_OK;
 }
 
-enum mcp_status mcp_gpu_load(struct mcp_arena *arena, const char *name_or_path,
-                             struct mcp_gpu *out, struct mcp_error *err)
+enum mcp_status mcp_gpu_load(struct mcp_arena *arena, const char *name_or_path, struct mcp_gpu *out,
+                             struct mcp_error *err)
 {
     struct mcp_json *json;
     MCP_TRY(mcp_preset_read(arena, "gpus", name_or_path, &json, err));
@@ -270,8 +270,9 @@ static enum mcp_status check_precisions(const struct mcp_gpu *gpu, struct mcp_er
                             "gpu %s: peak_flops_per_s.%s=%g is not between 1e6 and 1e18", gpu->name,
                             name, gpu->peak_flops_per_s[i]);
         if (!within(gpu->matmul_frac[i], 0.001, 1))
-            return mcp_fail(err, MCP_INVALID, "gpu %s: matmul_frac.%s=%g is not between 0.001 and 1",
-                            gpu->name, name, gpu->matmul_frac[i]);
+            return mcp_fail(err, MCP_INVALID,
+                            "gpu %s: matmul_frac.%s=%g is not between 0.001 and 1", gpu->name, name,
+                            gpu->matmul_frac[i]);
     }
     if (known == 0)
         return mcp_fail(err, MCP_INVALID, "gpu %s: peak_flops_per_s names no precision", gpu->name);
@@ -284,11 +285,12 @@ static enum mcp_status check_kernels(const struct mcp_gpu *gpu, struct mcp_error
         const struct mcp_attention_kernel *kernel = &gpu->attention_kernels[i];
         if (!within(kernel->forward_frac, 0.001, 1) || !within(kernel->backward_frac, 0.001, 1) ||
             !within(kernel->ramp_tokens, 0, 1e6))
-            return mcp_fail(err, MCP_INVALID,
-                            "gpu %s: attention kernel %s: forward_frac=%g and backward_frac=%g must "
-                            "lie between 0.001 and 1, ramp_tokens=%g between 0 and 1e6",
-                            gpu->name, kernel->name, kernel->forward_frac, kernel->backward_frac,
-                            kernel->ramp_tokens);
+            return mcp_fail(
+                err, MCP_INVALID,
+                "gpu %s: attention kernel %s: forward_frac=%g and backward_frac=%g must "
+                "lie between 0.001 and 1, ramp_tokens=%g between 0 and 1e6",
+                gpu->name, kernel->name, kernel->forward_frac, kernel->backward_frac,
+                kernel->ramp_tokens);
     }
     return MCP_OK;
 }

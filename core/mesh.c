@@ -23,10 +23,14 @@ struct runs {
 static int degree_of(const struct mcp_plan *plan, unsigned axis)
 {
     switch (axis) {
-    case MCP_TENSOR: return plan->tensor_parallel;
-    case MCP_CONTEXT: return plan->context_parallel;
-    case MCP_DATA: return plan->data_parallel;
-    default: return plan->pipeline_parallel;
+    case MCP_TENSOR:
+        return plan->tensor_parallel;
+    case MCP_CONTEXT:
+        return plan->context_parallel;
+    case MCP_DATA:
+        return plan->data_parallel;
+    default:
+        return plan->pipeline_parallel;
     }
 }
 
@@ -63,10 +67,14 @@ static int rank_at(const struct mcp_plan *plan, struct place at)
 static int *coordinate_along(struct mcp_coordinate *at, unsigned axis)
 {
     switch (axis) {
-    case MCP_TENSOR: return &at->tensor;
-    case MCP_CONTEXT: return &at->context;
-    case MCP_DATA: return &at->data;
-    default: return &at->pipeline;
+    case MCP_TENSOR:
+        return &at->tensor;
+    case MCP_CONTEXT:
+        return &at->context;
+    case MCP_DATA:
+        return &at->data;
+    default:
+        return &at->pipeline;
     }
 }
 
@@ -246,18 +254,34 @@ int mcp_group_in_domain(const struct mcp_plan *plan, unsigned axes, int domain)
 
 const char *mcp_group_name(unsigned axes)
 {
-    static const char *const names[] = {
-        "none", "tensor", "context", "tensor+context", "data", "tensor+data", "context+data",
-        "tensor+context+data", "pipeline", "tensor+pipeline", "context+pipeline",
-        "tensor+context+pipeline", "data+pipeline", "tensor+data+pipeline",
-        "context+data+pipeline", "tensor+context+data+pipeline"};
+    static const char *const names[] = {"none",
+                                        "tensor",
+                                        "context",
+                                        "tensor+context",
+                                        "data",
+                                        "tensor+data",
+                                        "context+data",
+                                        "tensor+context+data",
+                                        "pipeline",
+                                        "tensor+pipeline",
+                                        "context+pipeline",
+                                        "tensor+context+pipeline",
+                                        "data+pipeline",
+                                        "tensor+data+pipeline",
+                                        "context+data+pipeline",
+                                        "tensor+context+data+pipeline"};
     if (axes < sizeof names / sizeof *names)
         return names[axes];
     switch (axes) {
-    case MCP_EXPERT: return "expert";
-    case MCP_EXPERT_DATA: return "expert_data";
-    case MCP_EXPERT | MCP_EXPERT_DATA: return "expert+expert_data";
-    case MCP_ENDS: return "ends";
-    default: return "mixed";
+    case MCP_EXPERT:
+        return "expert";
+    case MCP_EXPERT_DATA:
+        return "expert_data";
+    case MCP_EXPERT | MCP_EXPERT_DATA:
+        return "expert+expert_data";
+    case MCP_ENDS:
+        return "ends";
+    default:
+        return "mixed";
     }
 }

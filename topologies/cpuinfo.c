@@ -13,7 +13,7 @@ struct vectors {
 
 /* Widest first. */
 static const struct vectors known[] = {
-    {{"avx512f", NULL}, "AVX-512", 64}, {{"avx2", "fma"}, "AVX2", 32}, {{"avx", NULL}, "AVX", 16},
+    {{"avx512f", NULL}, "AVX-512", 64}, {{"avx2", "fma"}, "AVX2", 32},  {{"avx", NULL}, "AVX", 16},
     {{"sse2", NULL}, "SSE2", 8},        {{"asimd", NULL}, "ASIMD", 16},
 };
 

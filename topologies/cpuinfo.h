@@ -5,10 +5,10 @@
 #include "core/arena.h"
 
 struct mcp_cpuinfo {
-    const char *model;     /* NULL: unknown */
-    const char *vectors;   /* "AVX-512" ... */
-    int flops_per_cycle;   /* fp32, of one core; 0: unknown */
-    double clock_hz;       /* highest that any core shows; 0: unknown */
+    const char *model;   /* NULL: unknown */
+    const char *vectors; /* "AVX-512" ... */
+    int flops_per_cycle; /* fp32, of one core; 0: unknown */
+    double clock_hz;     /* highest that any core shows; 0: unknown */
 };
 
 /* Two fused multiply-add units of the widest vectors that the flags name: AVX-512

@@ -46,8 +46,8 @@ static enum mcp_status detect_gpus(struct mcp_arena *arena, struct mcp_machine *
                                &gpus, err));
     MCP_TRY(run_smi(arena, topo, &run, &machine->note, err));
     if (run.found && run.exit_code == 0)
-        MCP_TRY(mcp_nvidia_smi_topo(arena, "nvidia-smi topo -m", run.output.data,
-                                    run.output.length, &machine->node, err));
+        MCP_TRY(mcp_nvidia_smi_topo(arena, "nvidia-smi topo -m", run.output.data, run.output.length,
+                                    &machine->node, err));
     return mcp_node_add_gpus(arena, &machine->node, &gpus, err);
 }
 
@@ -63,7 +63,8 @@ static void take_host_nics(struct mcp_arena *arena, struct mcp_machine *machine)
         if (host->devices[i].kind == MCP_HOST_NIC)
             node->nics[node->num_nics++] =
                 (struct mcp_node_nic){host->devices[i].name, host->devices[i].numa_node};
-    node->links = MCP_ARRAY(arena, (size_t)node->num_nics * (size_t)node->num_nics, struct mcp_link);
+    node->links =
+        MCP_ARRAY(arena, (size_t)node->num_nics * (size_t)node->num_nics, struct mcp_link);
 }
 
 enum mcp_status mcp_machine_detect(struct mcp_arena *arena, struct mcp_machine *out,
@@ -95,11 +96,10 @@ enum mcp_status mcp_cpu_device(struct mcp_arena *arena, const struct mcp_host *h
         rate = mcp_format(arena, "%.2f GHz x %d operations a cycle (%s)", clock_hz / 1e9,
                           cpu.flops_per_cycle, cpu.vectors);
     }
-    gpu.memory_bandwidth_bytes_per_s *=
-        per_core * fmin(cores, MOST_CORES_THAT_ADD_BANDWIDTH);
+    gpu.memory_bandwidth_bytes_per_s *= per_core * fmin(cores, MOST_CORES_THAT_ADD_BANDWIDTH);
     gpu.num_multiprocessors = package->num_cores;
-    gpu.memory_bytes = package->memory_bytes > 0 ? package->memory_bytes
-                                                 : host->memory_bytes / host->num_packages;
+    gpu.memory_bytes =
+        package->memory_bytes > 0 ? package->memory_bytes : host->memory_bytes / host->num_packages;
     gpu.name = "cpu";
     gpu.source = mcp_format(arena,
                             "%s, %d cores: rate %s; memory bandwidth and efficiencies are "

@@ -42,15 +42,14 @@ static struct mcp_host_package read_package(hwloc_topology_t topology, hwloc_obj
     return out;
 }
 
-static void read_packages(struct mcp_arena *arena, hwloc_topology_t topology,
-                          struct mcp_host *host)
+static void read_packages(struct mcp_arena *arena, hwloc_topology_t topology, struct mcp_host *host)
 {
     int count = count_of(topology, HWLOC_OBJ_PACKAGE);
     host->num_packages = count > 0 ? count : 1;
     host->packages = MCP_ARRAY(arena, host->num_packages, struct mcp_host_package);
     for (int i = 0; i < count; i++)
-        host->packages[i] = read_package(
-            topology, hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, (unsigned)i));
+        host->packages[i] =
+            read_package(topology, hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, (unsigned)i));
     if (count == 0) /* some virtual machines hide packages */
         host->packages[0] = read_package(topology, hwloc_get_root_obj(topology));
 }
@@ -90,9 +89,12 @@ static bool is_gpu(hwloc_obj_t device)
     unsigned vendor = device->attr->pcidev.vendor_id;
     switch (device->attr->pcidev.class_id) {
     case 0x0302:
-    case 0x1200: return true;
-    case 0x0300: return vendor == 0x10de || vendor == 0x1002;
-    default: return false;
+    case 0x1200:
+        return true;
+    case 0x0300:
+        return vendor == 0x10de || vendor == 0x1002;
+    default:
+        return false;
     }
 }
 
@@ -125,8 +127,7 @@ static void add_device(struct mcp_arena *arena, hwloc_topology_t topology, hwloc
     };
 }
 
-static void read_devices(struct mcp_arena *arena, hwloc_topology_t topology,
-                         struct mcp_host *host)
+static void read_devices(struct mcp_arena *arena, hwloc_topology_t topology, struct mcp_host *host)
 {
     size_t capacity = 0;
     hwloc_obj_t object = NULL;
@@ -147,8 +148,8 @@ static const char *cpu_model(hwloc_topology_t topology)
 /* The kernel's files tell all we want; these would load drivers and libraries. */
 static void keep_to_kernel(hwloc_topology_t topology)
 {
-    static const char *const unwanted[] = {"pci", "opencl", "gl", "cuda", "nvml", "rsmi",
-                                           "levelzero"};
+    static const char *const unwanted[] = {"pci",  "opencl", "gl",       "cuda",
+                                           "nvml", "rsmi",   "levelzero"};
     for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
         hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
                                       unwanted[i]);
@@ -169,8 +170,7 @@ static void read_totals(hwloc_topology_t topology, struct mcp_host *host)
         host->cache_bytes[i] = cache_bytes(topology, caches[i]);
 }
 
-enum mcp_status mcp_host_read(struct mcp_arena *arena, struct mcp_host *out,
-                              struct mcp_error *err)
+enum mcp_status mcp_host_read(struct mcp_arena *arena, struct mcp_host *out, struct mcp_error *err)
 {
     hwloc_topology_t topology;
     struct mcp_host host = {0};

@@ -11,7 +11,7 @@
 
 struct mcp_host_package {
     int num_cores;
-    int num_numa_nodes; /* with processors of their own */
+    int num_numa_nodes;   /* with processors of their own */
     int64_t memory_bytes; /* next to it */
 };
 
@@ -37,8 +37,7 @@ struct mcp_host {
 };
 
 /* MCP_IO when the operating system tells nothing. */
-enum mcp_status mcp_host_read(struct mcp_arena *arena, struct mcp_host *out,
-                              struct mcp_error *err);
+enum mcp_status mcp_host_read(struct mcp_arena *arena, struct mcp_host *out, struct mcp_error *err);
 void mcp_host_to_json(const struct mcp_host *host, struct mcp_json *object);
 
 #endif

@@ -57,8 +57,7 @@ static void write_devices(const struct mcp_node *node, struct mcp_json *object)
     }
 }
 
-void mcp_node_to_json(struct mcp_arena *arena, const struct mcp_node *node,
-                      struct mcp_json *object)
+void mcp_node_to_json(struct mcp_arena *arena, const struct mcp_node *node, struct mcp_json *object)
 {
     write_devices(node, object);
     struct mcp_json *links = mcp_json_set_array(object, "links");

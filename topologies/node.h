@@ -32,7 +32,7 @@ struct mcp_link {
 };
 
 struct mcp_node_gpu {
-    const char *name;     /* product, NULL: unknown */
+    const char *name; /* product, NULL: unknown */
     int index;
     int numa_node;        /* of the CPUs next to it; -1: unknown */
     int64_t memory_bytes; /* 0: unknown */

@@ -53,8 +53,7 @@ static size_t escape_length(const char *text, const char *end)
 }
 
 /* Copies the next line without escapes and control characters; false at the end. */
-static bool next_line(struct mcp_arena *arena, const char **at, const char *end,
-                      struct line *line)
+static bool next_line(struct mcp_arena *arena, const char **at, const char *end, struct line *line)
 {
     struct mcp_text copy = mcp_text_new(arena);
     if (*at >= end)
@@ -194,15 +193,16 @@ static enum mcp_status refuse_cell(const struct matrix *m, const struct line *li
     static const char *const p2p[] = {"OK", "CNS", "GNS", "TNS", "NS", "DR", "PCNS", "U", "WO"};
     for (size_t i = 0; i < sizeof p2p / sizeof *p2p; i++)
         if (mcp_same(word, p2p[i]))
-            return fail_line(m, line->number,
-                             "a peer-to-peer status matrix, not that of `nvidia-smi topo -m`:", word);
+            return fail_line(
+                m, line->number,
+                "a peer-to-peer status matrix, not that of `nvidia-smi topo -m`:", word);
     if (isdigit((unsigned char)word[0]))
         return fail_line(m, line->number,
                          "a matrix of numbers, not that of `nvidia-smi topo -m`:", word);
-    return mcp_fail(m->err, MCP_FORMAT,
-                    "%s: line %d: %s-%s: '%.40s' is no link code (X, NV#, PIX, PXB, PHB, NODE, SYS)",
-                    m->file, line->number, m->labels[row].name, m->labels[column].name,
-                    mcp_printable(m->arena, word));
+    return mcp_fail(
+        m->err, MCP_FORMAT,
+        "%s: line %d: %s-%s: '%.40s' is no link code (X, NV#, PIX, PXB, PHB, NODE, SYS)", m->file,
+        line->number, m->labels[row].name, m->labels[column].name, mcp_printable(m->arena, word));
 }
 
 /* A word that the end of the text cut: a beginning of some code. */

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 
 struct mcp_process {
-    bool found;     /* false: no such program on PATH */
-    int exit_code;  /* 128 + signal when killed */
+    bool found;             /* false: no such program on PATH */
+    int exit_code;          /* 128 + signal when killed */
     struct mcp_text output; /* stdout and stderr together */
 };
 

@@ -104,7 +104,7 @@ static void add_pcie(struct build *b, int *island, int below)
         add_tier(b, "pcie", size, bandwidth, PCIE_EFFICIENCY_FRAC);
     if (size < num_gpus)
         add_tier(b, "smp", num_gpus, bandwidth, PCIE_EFFICIENCY_FRAC);
-    mcp_text_add(b->notes, "PCIe is assumed to reach %.0f %% of the slot of a %s\n",
+    mcp_text_add(b->notes, "PCIe is assumed to reach %.0f %% of the slot of GPU %s\n",
                  100 * PCIE_EFFICIENCY_FRAC, b->use->gpu->name);
 }
 
