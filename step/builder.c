@@ -75,6 +75,20 @@ struct mcp_value mcp_saved(struct mcp_builder *b, const char *name, double bytes
     return value;
 }
 
+struct mcp_value mcp_saved_ids(struct mcp_builder *b, const char *name)
+{
+    struct mcp_value ids = mcp_saved(b, name, mcp_bytes_of(b->tokens, 1, MCP_I32), MCP_I32, 0);
+    ids.kept = b->kept[ids.frame.operand.index] = true;
+    return ids;
+}
+
+void mcp_load_ids(struct mcp_builder *b, struct mcp_value ids)
+{
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_LOAD_MICROBATCH, .dtype = MCP_I32,
+                                  .has_dtype = true, .writes = {mcp_at(b, ids)},
+                                  .dims = {b->tokens, 1}});
+}
+
 struct mcp_ref mcp_at(const struct mcp_builder *b, struct mcp_value value)
 {
     if (!value.frame.set || (b->in_forward && !value.kept))

@@ -78,6 +78,9 @@ struct mcp_value mcp_saved(struct mcp_builder *b, const char *name, double bytes
                            enum mcp_dtype dtype, unsigned module);
 struct mcp_value mcp_scratch(struct mcp_builder *b, const char *name, double bytes,
                              enum mcp_dtype dtype);
+/* Token ids of a microbatch: kept whatever recompute drops. mcp_load_ids() fills it. */
+struct mcp_value mcp_saved_ids(struct mcp_builder *b, const char *name);
+void mcp_load_ids(struct mcp_builder *b, struct mcp_value ids);
 struct mcp_ref mcp_at(const struct mcp_builder *b, struct mcp_value value);
 /* [rows, columns] activations; and those kept only to be read by a weight
  * gradient, which 8 bit recipes keep quantised. */
@@ -144,6 +147,7 @@ void mcp_derive_waits(struct mcp_op *ops, int num_ops);
 void mcp_build_decoder(struct mcp_builder *b);
 void mcp_build_embedding(struct mcp_builder *b);
 void mcp_build_head(struct mcp_builder *b);
+void mcp_build_step(struct mcp_builder *b);
 
 /* Joins of a half with the residual stream. The mask exists under dropout. */
 struct mcp_residual {

@@ -90,6 +90,7 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
     X(SHIFT, "shift", SHIFT, 0, 0, 0)                                                              \
     X(LOAD_MICROBATCH, "load_microbatch", HOST, 0, 0, 0)                                           \
     X(EXPERT_COUNTS, "expert_counts", HOST, 0, 0, 0)                                               \
+    X(CLEAR_SCALARS, "clear_scalars", HOST, 0, 0, 0)                                               \
     X(STEP_SCALARS, "step_scalars", HOST, 0, 0, 0)
 
 #define MCP_FUNCTION_ENUM(id, name, code, elements, bytes, launches) MCP_FN_##id,

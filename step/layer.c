@@ -53,7 +53,8 @@ void mcp_chunk_extent(const struct mcp_question *question, const struct mcp_plan
 {
     const struct mcp_chunk *chunk = &plan->chunks[k];
     int stages = plan->pipeline_parallel * plan->virtual_stages;
-    *first = k == 0 ? 0 : chunk->first_layer + 1;
+    /* the embedding, and the head, may have a chunk of their own */
+    *first = k == 0 ? 0 : (chunk->num_layers > 0 ? chunk->first_layer : question->model->num_layers) + 1;
     *count = chunk->num_layers + (k == 0 ? 1 : 0);
     if (k == stages - 1)
         *count += question->model->num_mtp_layers + 1;
@@ -86,7 +87,7 @@ static void set_recompute(struct mcp_builder *b)
 static void declare_residual_stream(struct mcp_builder *b)
 {
     static const char *const names[2] = {"x", "dx"};
-    bool empty = b->spec->kind == MCP_KIND_EMBEDDING;
+    bool empty = b->spec->kind == MCP_KIND_EMBEDDING || b->spec->kind == MCP_KIND_STEP;
     double bytes = empty ? 0 : mcp_bytes_of(b->sharded_tokens, b->hidden, b->activation);
     for (int i = 0; i < 2; i++) {
         struct mcp_buffer *buffer = &b->buffers[MCP_SPACE_FRAME][i];
@@ -111,6 +112,8 @@ static void name_type(struct mcp_builder *b)
         snprintf(name, size, "embedding");
     else if (spec->kind == MCP_KIND_HEAD)
         snprintf(name, size, "head");
+    else if (spec->kind == MCP_KIND_STEP)
+        snprintf(name, size, "step");
     else
         snprintf(name, size, "%s%d%s", spec->mtp ? "mtp" : "layer", spec->kind,
                  recompute_suffix[spec->recompute]);
@@ -159,14 +162,18 @@ void mcp_layer_build(struct mcp_arena *arena, const struct mcp_question *questio
     b->arena = arena;
     declare_residual_stream(b);
     name_type(b);
-    if (spec->kind == MCP_KIND_EMBEDDING)
+    if (spec->kind == MCP_KIND_STEP)
+        mcp_build_step(b);
+    else if (spec->kind == MCP_KIND_EMBEDDING)
         mcp_build_embedding(b);
     else if (spec->kind == MCP_KIND_HEAD)
         mcp_build_head(b);
     else
         mcp_build_decoder(b);
-    mcp_build_data_blocks(b);
-    mcp_build_message_blocks(b);
+    if (spec->kind != MCP_KIND_STEP) {
+        mcp_build_data_blocks(b);
+        mcp_build_message_blocks(b);
+    }
     keep_tables(b);
     mcp_arena_free(workshop);
 }

@@ -13,10 +13,10 @@
 #include "step/program.h"
 
 /* Layer kinds beyond the model's own. */
-enum { MCP_KIND_EMBEDDING = -1, MCP_KIND_HEAD = -2 };
+enum { MCP_KIND_EMBEDDING = -1, MCP_KIND_HEAD = -2, MCP_KIND_STEP = -3 };
 
 struct mcp_layer_spec {
-    int kind; /* index into model->kinds, or one of the two above */
+    int kind; /* index into model->kinds, or one of the three above */
     bool mtp; /* a decoder layer of an MTP module: projection, layer, head */
     enum mcp_recompute recompute;
     bool split_backward; /* backward_input and backward_weight instead of backward */

@@ -165,7 +165,7 @@ static bool is_end(const struct mcp_builder *b)
 }
 
 /* Gradients of what is replicated over the tensor group while its inputs were
- * shards of the sequence; and of tied weights over the ends of the pipeline. */
+ * shards of the sequence. */
 static void reduce_replicas(struct mcp_builder *b)
 {
     struct mcp_ref gradients = mcp_layer_buffer(MCP_LAYER_GRADIENTS);
@@ -174,15 +174,6 @@ static void reduce_replicas(struct mcp_builder *b)
                                       .group = MCP_TENSOR, .dtype = MCP_F32, .has_dtype = true,
                                       .reads = {gradients}, .writes = {gradients},
                                       .dims = {replicated_parameters(b)}});
-    if (is_end(b) && b->model->tied_embeddings && b->plan->pipeline_parallel > 1) {
-        struct mcp_ref tied = b->shared_head && b->spec->kind == MCP_KIND_HEAD
-                                  ? mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS) : gradients;
-        int table = b->spec->kind == MCP_KIND_HEAD ? b->type->num_weights - 1 : 0;
-        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE, .stream = MCP_STREAM_DATA,
-                                      .group = MCP_ENDS, .dtype = MCP_F32, .has_dtype = true,
-                                      .reads = {tied}, .writes = {tied},
-                                      .dims = {b->weights[table].rows * b->hidden}});
-    }
 }
 
 static void reduce_block(struct mcp_builder *b, const struct part *parts, int count)
@@ -200,6 +191,11 @@ static int64_t shard_of(const struct mcp_builder *b, const struct part *part)
     return (part->parameters + k - 1) / k;
 }
 
+static struct mcp_ref reduced_gradients(const struct mcp_builder *b, const struct part *part)
+{
+    return buffer_of(part, is_sharded(b, part, 2) ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
+}
+
 /* Adam (Kingma & Ba 2015) on fp32 master and moments: 36 bytes a parameter. */
 static void optimizer_block(struct mcp_builder *b, const struct part *parts, int count)
 {
@@ -208,8 +204,7 @@ static void optimizer_block(struct mcp_builder *b, const struct part *parts, int
         const struct part *part = &parts[i];
         int64_t shard = shard_of(b, part);
         struct mcp_ref state = mcp_layer_buffer(layer_index(part, MCP_LAYER_OPTIMIZER));
-        struct mcp_ref gradients = buffer_of(part, is_sharded(b, part, 2) ? MCP_LAYER_GRADIENT_SHARD
-                                                                          : MCP_LAYER_GRADIENTS);
+        struct mcp_ref gradients = reduced_gradients(b, part);
         struct mcp_ref weights = buffer_of(part, is_sharded(b, part, 3) ? MCP_LAYER_WEIGHT_SHARD
                                                                         : MCP_LAYER_WEIGHTS);
         mcp_map(b, MCP_FN_ADAM, shard, 1,
@@ -241,14 +236,28 @@ static void prologue_block(struct mcp_builder *b, const struct part *parts, int 
     mcp_end_block(b, MCP_PROLOGUE);
 }
 
+/* Tied weights on two stages: their gradients meet after all backwards. */
+static void reduce_ends(struct mcp_builder *b, const struct part *part)
+{
+    int64_t table = mcp_layer_type_parameters(b->type, false) - replicated_parameters(b);
+    struct part share = {table, false, part->in_rank};
+    struct mcp_ref gradients = reduced_gradients(b, part);
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE, .stream = MCP_STREAM_DATA,
+                                  .group = MCP_ENDS, .dtype = MCP_F32, .has_dtype = true,
+                                  .reads = {gradients}, .writes = {gradients},
+                                  .dims = {shard_of(b, &share)}});
+}
+
 /* Before the update: squares of what this rank alone owns, for the global norm. */
 static void norm_block(struct mcp_builder *b, const struct part *parts, int count)
 {
+    bool ends = is_end(b) && b->model->tied_embeddings && b->plan->pipeline_parallel > 1;
     mcp_begin_block(b, false);
+    if (ends)
+        reduce_ends(b, &parts[count - 1]);
     for (int i = 0; i < count; i++) {
         const struct part *part = &parts[i];
-        struct mcp_ref gradients = buffer_of(part, is_sharded(b, part, 2) ? MCP_LAYER_GRADIENT_SHARD
-                                                                          : MCP_LAYER_GRADIENTS);
+        struct mcp_ref gradients = reduced_gradients(b, part);
         mcp_map(b, MCP_FN_SUM_SQUARES, shard_of(b, part), 1,
                 (struct mcp_ref[3]){gradients, mcp_rank_buffer(MCP_RANK_NORM)},
                 (struct mcp_ref[2]){mcp_rank_buffer(MCP_RANK_NORM)});

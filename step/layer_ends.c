@@ -30,14 +30,15 @@ static struct mcp_ref embedding_gradients(const struct mcp_builder *b)
                                 : mcp_layer_buffer(MCP_LAYER_GRADIENTS);
 }
 
-static void embedding_forward(struct mcp_builder *b)
+static void embedding_forward(struct mcp_builder *b, struct mcp_value ids)
 {
+    mcp_load_ids(b, ids);
     struct mcp_ref weights = embedding_is_head(b) ? mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS)
                                                   : mcp_layer_buffer(MCP_LAYER_WEIGHTS);
     bool reduced = b->plan->tensor_parallel > 1;
     struct mcp_ref rows = reduced ? mcp_scratch_activation(b, "rows", b->tokens, b->hidden) : mcp_x(1);
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_FORWARD, .weight = 1,
-                                  .reads = {mcp_rank_buffer(MCP_RANK_BATCH), weights},
+                                  .reads = {mcp_at(b, ids), weights},
                                   .writes = {rows}, .dims = {b->tokens, b->hidden}});
     if (!reduced)
         return;
@@ -48,11 +49,11 @@ static void embedding_forward(struct mcp_builder *b)
                                   .dims = {b->tokens * b->hidden}});
 }
 
-static void embedding_backward(struct mcp_builder *b)
+static void embedding_backward(struct mcp_builder *b, struct mcp_value ids)
 {
     struct mcp_ref dy = mcp_tensor_gather(b, "d_rows", mcp_dx(1), MCP_HIDE_NOT);
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_BACKWARD, .weight = 1,
-                                  .reads = {dy, mcp_rank_buffer(MCP_RANK_BATCH)},
+                                  .reads = {dy, mcp_at(b, ids)},
                                   .writes = {embedding_gradients(b)},
                                   .dims = {b->tokens, b->hidden}});
 }
@@ -64,15 +65,17 @@ void mcp_build_embedding(struct mcp_builder *b)
         mcp_weight_part(b, "positions",
                         b->model->max_sequence_length > 0 ? b->model->max_sequence_length : b->sequence,
                         b->hidden, true);
+    struct mcp_value ids = mcp_saved_ids(b, "token_ids");
     mcp_begin_block(b, true);
-    embedding_forward(b);
+    embedding_forward(b, ids);
     mcp_end_block(b, MCP_FORWARD);
     mcp_begin_block(b, false);
-    embedding_backward(b);
+    embedding_backward(b, ids);
     mcp_end_block(b, MCP_BACKWARD);
 }
 
 struct mcp_head_values {
+    struct mcp_value targets; /* [T] token ids */
     struct mcp_value norm;   /* [Ts, h] */
     struct mcp_value logits; /* [T, V / t] */
     struct mcp_ref softmax;  /* fp32 working copy inside the loss */
@@ -92,6 +95,7 @@ struct mcp_head_values *mcp_head_declare(struct mcp_builder *b, bool own_weights
                                 : mcp_layer_buffer(MCP_LAYER_WEIGHTS);
     v->gradients = b->shared_head ? mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS)
                                   : mcp_layer_buffer(MCP_LAYER_GRADIENTS);
+    v->targets = mcp_saved_ids(b, "targets");
     v->norm = mcp_saved_activation(b, "final_norm", b->sharded_tokens, b->hidden, 0);
     v->logits = mcp_saved_activation(b, "logits", b->tokens, v->vocabulary, 0);
     return v;
@@ -120,6 +124,7 @@ void mcp_head_forward(struct mcp_builder *b, struct mcp_head_values *v, struct m
 {
     int64_t T = b->tokens, V = v->vocabulary;
     struct mcp_ref norm = mcp_at(b, v->norm), logits = mcp_at(b, v->logits);
+    mcp_load_ids(b, v->targets);
     mcp_map(b, MCP_FN_NORM_FORWARD, b->sharded_tokens, b->hidden, (struct mcp_ref[3]){input},
             (struct mcp_ref[2]){norm});
     struct mcp_ref x = mcp_tensor_gather(b, "final_norm_whole", norm, MCP_HIDE_NOT);
@@ -133,7 +138,7 @@ void mcp_head_forward(struct mcp_builder *b, struct mcp_head_values *v, struct m
     loss_reduction(b, MCP_FN_ALL_REDUCE_MAX, T, numbers);
     loss_reduction(b, MCP_FN_ALL_REDUCE, 2 * T, numbers);
     mcp_map(b, MCP_FN_LOSS_FORWARD, T, V,
-            (struct mcp_ref[3]){logits, numbers, mcp_rank_buffer(MCP_RANK_BATCH)},
+            (struct mcp_ref[3]){logits, numbers, mcp_at(b, v->targets)},
             (struct mcp_ref[2]){mcp_rank_buffer(MCP_RANK_LOSS), softmax});
 }
 
@@ -143,7 +148,7 @@ void mcp_head_backward(struct mcp_builder *b, struct mcp_head_values *v, struct 
     int64_t T = b->tokens, V = v->vocabulary, h = b->hidden;
     struct mcp_ref d_logits = mcp_scratch_activation(b, "d_logits", T, V);
     mcp_map(b, MCP_FN_LOSS_BACKWARD, T, V,
-            (struct mcp_ref[3]){mcp_at(b, v->logits), mcp_rank_buffer(MCP_RANK_BATCH)},
+            (struct mcp_ref[3]){mcp_at(b, v->logits), mcp_at(b, v->targets)},
             (struct mcp_ref[2]){d_logits});
     struct mcp_ref x = mcp_tensor_gather(b, "final_norm_again", mcp_at(b, v->norm), MCP_HIDE_BULK);
     struct mcp_ref dx = mcp_scratch_activation(b, "d_final_norm", T, h);
@@ -174,7 +179,7 @@ struct decoder {
     struct mcp_attention_values *attention;
     struct mcp_mlp_values *mlp;
     struct mcp_value middle; /* [Ts, h] residual stream between the halves */
-    struct mcp_value joined, start, end; /* MTP only */
+    struct mcp_value ids, joined, start, end; /* MTP only */
     struct mcp_linear projection;
     struct mcp_head_values *head;
 };
@@ -186,6 +191,7 @@ static void declare_decoder(struct mcp_builder *b, struct decoder *d)
         mcp_weight_part(b, "mtp_norms", 2, h, true);
         d->projection = (struct mcp_linear){mcp_weight_part(b, "mtp_projection", h, 2 * h, true), T, h,
                                             2 * h, 1, false};
+        d->ids = mcp_saved_ids(b, "next_token_ids");
         d->joined = mcp_saved_activation(b, "mtp_joined", T, 2 * h, 0);
         d->start = mcp_saved_activation(b, "mtp_start", T, h, 0);
     }
@@ -208,8 +214,9 @@ static void decoder_forward(struct mcp_builder *b, struct decoder *d)
         mcp_map(b, MCP_FN_COPY, b->sharded_tokens, h, (struct mcp_ref[3]){mcp_x(0)},
                 (struct mcp_ref[2]){mcp_x(1)});
         struct mcp_ref joined = mcp_at(b, d->joined);
+        mcp_load_ids(b, d->ids);
         mcp_map(b, MCP_FN_CONCATENATE, b->tokens, 2 * h,
-                (struct mcp_ref[3]){mcp_x(0), mcp_rank_buffer(MCP_RANK_BATCH)},
+                (struct mcp_ref[3]){mcp_x(0), mcp_at(b, d->ids)},
                 (struct mcp_ref[2]){joined});
         mcp_linear_forward(b, &d->projection, joined, start);
     }
@@ -257,4 +264,22 @@ void mcp_build_decoder(struct mcp_builder *b)
         mcp_derive_recompute(b);
     if (b->spec->split_backward)
         mcp_derive_split(b);
+}
+
+/* What belongs to no layer: scalars that all ranks agree on once a step. */
+void mcp_build_step(struct mcp_builder *b)
+{
+    struct mcp_ref loss = mcp_rank_buffer(MCP_RANK_LOSS), norm = mcp_rank_buffer(MCP_RANK_NORM);
+    struct mcp_ref scalars = mcp_rank_buffer(MCP_RANK_SCALARS);
+    unsigned all = (unsigned)MCP_TENSOR | MCP_CONTEXT | MCP_DATA | MCP_PIPELINE;
+    mcp_begin_block(b, false);
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_CLEAR_SCALARS, .writes = {loss, norm}});
+    mcp_end_block(b, MCP_PROLOGUE);
+    mcp_begin_block(b, false);
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE, .stream = MCP_STREAM_DATA,
+                                  .group = all, .dtype = MCP_F32, .has_dtype = true,
+                                  .reads = {norm}, .writes = {norm}, .dims = {1}});
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_STEP_SCALARS, .reads = {norm, loss},
+                                  .writes = {scalars}});
+    mcp_end_block(b, MCP_EPILOGUE);
 }

@@ -96,7 +96,6 @@ enum {
     MCP_RANK_LOSS,
     MCP_RANK_NORM,
     MCP_RANK_SCALARS, /* learning rate, clip coefficient, skip flag, loss scale */
-    MCP_RANK_BATCH,   /* token ids and targets of a microbatch */
     MCP_NUM_RANK_BUFFERS
 };
 
@@ -183,7 +182,8 @@ struct mcp_entry {
     unsigned short type;   /* into program->types */
     unsigned char role;    /* enum mcp_block_role */
     unsigned char copy;    /* physical copy of gathered weights */
-    int layer;             /* extended: 0 embedding, 1 .. L decoder, MTP modules, head */
+    int layer;             /* extended: 0 embedding, 1 .. L decoder, MTP modules, head;
+                            * num_layers: the step itself (scalars all ranks agree on) */
     int microbatch_offset; /* to the slot's */
 };
 
@@ -211,7 +211,7 @@ struct mcp_program {
     int num_microbatches;
     int num_layers; /* extended */
     int num_types;
-    struct mcp_layer_type *types;
+    struct mcp_layer_type *types; /* types[0] is the step's own: prologue and epilogue */
     int num_rank_buffers;
     struct mcp_buffer *rank_buffers;
     int num_lists;

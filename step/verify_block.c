@@ -279,16 +279,14 @@ static enum mcp_status check_order(const struct judged *at, const struct order *
 
 /* --- the writing rule --- */
 
-/* Forward and backward change rank and layer space by accumulation only; a
- * microbatch's tokens and gradients that are reduced at once are overwritten. */
+/* Forward and backward change rank and layer space by accumulation only;
+ * gradients that are reduced at once are overwritten. */
 static enum mcp_status check_writing(const struct judged *at, int op)
 {
     const struct mcp_op *self = &at->block->ops[op];
     for (int i = 0; i < self->num_writes; i++) {
         struct mcp_operand o = self->writes[i];
-        bool batch = o.space == MCP_SPACE_RANK && o.index == MCP_RANK_BATCH &&
-                     self->function == MCP_FN_LOAD_MICROBATCH;
-        if (o.space == MCP_SPACE_FRAME || o.space == MCP_SPACE_BLOCK || batch)
+        if (o.space == MCP_SPACE_FRAME || o.space == MCP_SPACE_BLOCK)
             continue;
         if (at->role == MCP_RECOMPUTE)
             return fail(at, op, "changes %s '%s' a second time; recompute may not",

@@ -216,7 +216,6 @@ static enum mcp_status check_in_pass(const struct mcp_walk *walk, const struct m
                                      const struct mcp_cell *cell)
 {
     bool transient = mcp_is_transient(walk->verify->program, access->at);
-    bool batch = access->at.space == MCP_SPACE_RANK && access->at.index == MCP_RANK_BATCH;
     if (transient && cell->state == MCP_CELL_ADDED && cell->owner != walk->microbatch)
         return mcp_walk_fail(walk, access->op, "changes %s while it holds microbatch %d unreduced",
                              describe(walk, access->at), cell->owner);
@@ -224,9 +223,6 @@ static enum mcp_status check_in_pass(const struct mcp_walk *walk, const struct m
         cell->state != MCP_CELL_ADDED)
         return mcp_walk_fail(walk, access->op, "adds to %s, which has not been cleared",
                              describe(walk, access->at));
-    if (access->kind == MCP_ACCESS_READ && batch && cell->owner != walk->microbatch)
-        return mcp_walk_fail(walk, access->op, "reads %s of microbatch %d while it holds %d",
-                             describe(walk, access->at), walk->microbatch, cell->owner);
     return MCP_OK;
 }
 

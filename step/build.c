@@ -1,0 +1,291 @@
+/* step/build.c: plan -> program: types, entry lists, slots of every pipeline rank. */
+#include "step/build.h"
+
+#include "step/schedule.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_TYPES 64
+
+struct maker {
+    struct mcp_arena *arena;
+    const struct mcp_question *question;
+    const struct mcp_plan *plan;
+    struct mcp_program *program;
+    struct mcp_layer_spec specs[MAX_TYPES];
+    unsigned short *type_of; /* [extended layers] */
+    size_t lists_capacity, types_capacity;
+    /* the list being written */
+    struct mcp_entry *entries;
+    size_t num_entries, entries_capacity;
+    int gathers; /* of the rank so far: which copy comes next */
+};
+
+static void add_type(struct maker *m, const struct mcp_layer_spec *spec)
+{
+    struct mcp_program *program = m->program;
+    assert(program->num_types < MAX_TYPES);
+    m->specs[program->num_types] = *spec;
+    mcp_layer_build(m->arena, m->question, m->plan, spec, &program->types[program->num_types++]);
+}
+
+static int find_type(const struct maker *m, const struct mcp_layer_spec *spec)
+{
+    for (int i = 0; i < m->program->num_types; i++) {
+        const struct mcp_layer_spec *other = &m->specs[i];
+        if (other->kind == spec->kind && other->mtp == spec->mtp && other->recompute == spec->recompute)
+            return i;
+    }
+    return -1;
+}
+
+static void make_types(struct maker *m)
+{
+    struct mcp_program *program = m->program;
+    program->types = MCP_ARRAY(m->arena, MAX_TYPES, struct mcp_layer_type);
+    m->type_of = MCP_ARRAY(m->arena, program->num_layers + 1, unsigned short);
+    struct mcp_layer_spec step = {.kind = MCP_KIND_STEP};
+    add_type(m, &step);
+    for (int layer = 0; layer < program->num_layers; layer++) {
+        struct mcp_layer_spec spec = mcp_layer_spec_at(m->question, m->plan, layer);
+        int type = find_type(m, &spec);
+        if (type < 0) {
+            type = program->num_types;
+            add_type(m, &spec);
+        }
+        m->type_of[layer] = (unsigned short)type;
+    }
+}
+
+static void make_rank_buffers(struct maker *m)
+{
+    static const char *const names[MCP_NUM_RANK_BUFFERS] = {
+        "tied_weights", "tied_gradients", "loss", "norm", "scalars"};
+    struct mcp_program *program = m->program;
+    double elements = (double)mcp_shared_head_elements(m->question, m->plan);
+    enum mcp_dtype weight = mcp_activation_dtype(m->question->job->precision);
+    const double bytes[MCP_NUM_RANK_BUFFERS] = {
+        elements * mcp_dtype_bytes(weight), elements * m->question->stack->gradient_bytes, 4, 4, 32};
+    program->num_rank_buffers = MCP_NUM_RANK_BUFFERS;
+    program->rank_buffers = MCP_ARRAY(m->arena, MCP_NUM_RANK_BUFFERS, struct mcp_buffer);
+    for (int i = 0; i < MCP_NUM_RANK_BUFFERS; i++) {
+        struct mcp_buffer *buffer = &program->rank_buffers[i];
+        snprintf(buffer->name, sizeof buffer->name, "%s", names[i]);
+        buffer->bytes = buffer->capacity_bytes = (int64_t)ceil(bytes[i]);
+        buffer->dtype = (unsigned char)(i == MCP_RANK_TIED_WEIGHTS ? weight : MCP_F32);
+        buffer->space = MCP_SPACE_RANK;
+        buffer->kind = (unsigned char)(i == MCP_RANK_TIED_WEIGHTS     ? MCP_BUFFER_WEIGHT
+                                       : i == MCP_RANK_TIED_GRADIENTS ? MCP_BUFFER_GRADIENT
+                                                                      : MCP_BUFFER_SCRATCH);
+    }
+}
+
+static const struct mcp_layer_type *type_at(const struct maker *m, int layer)
+{
+    return &m->program->types[layer == m->program->num_layers ? 0 : m->type_of[layer]];
+}
+
+/* Blocks without ops are not worth an entry. */
+static void add_entry(struct maker *m, enum mcp_block_role role, int layer, int copy)
+{
+    if (type_at(m, layer)->blocks[role].num_ops == 0)
+        return;
+    m->entries = mcp_grow(m->arena, m->entries, m->num_entries, &m->entries_capacity,
+                          sizeof *m->entries);
+    struct mcp_entry *entry = &m->entries[m->num_entries++];
+    memset(entry, 0, sizeof *entry);
+    entry->type = layer == m->program->num_layers ? 0 : m->type_of[layer];
+    entry->role = (unsigned char)role;
+    entry->layer = layer;
+    entry->copy = (unsigned char)copy;
+}
+
+/* The list just written, stored once. */
+static int finish_list(struct maker *m)
+{
+    struct mcp_program *program = m->program;
+    size_t count = m->num_entries;
+    m->num_entries = 0;
+    for (int i = program->num_lists - 1; i >= 0; i--)
+        if ((size_t)program->lists[i].num_entries == count &&
+            memcmp(program->lists[i].entries, m->entries, count * sizeof *m->entries) == 0)
+            return i;
+    program->lists = mcp_grow(m->arena, program->lists, (size_t)program->num_lists,
+                              &m->lists_capacity, sizeof *program->lists);
+    struct mcp_entry_list *list = &program->lists[program->num_lists];
+    list->num_entries = (int)count;
+    list->entries = MCP_ARRAY(m->arena, count, struct mcp_entry);
+    if (count > 0)
+        memcpy(list->entries, m->entries, count * sizeof *m->entries);
+    return program->num_lists++;
+}
+
+static int virtual_stage(const struct maker *m, int rank, int chunk)
+{
+    return chunk * m->plan->pipeline_parallel + rank;
+}
+
+/* ZeRO-3 that gathers anew for every slot, one layer ahead, into two copies. */
+static bool gathers_again(const struct maker *m)
+{
+    return m->plan->zero_stage == 3 && m->plan->reshard_after_forward;
+}
+
+static bool gathers(const struct maker *m, int layer)
+{
+    return gathers_again(m) && type_at(m, layer)->blocks[MCP_GATHER].num_ops > 0;
+}
+
+/* First layer that a slot runs. */
+static int entry_layer(const struct maker *m, int rank, const struct mcp_action *action)
+{
+    int first, count;
+    mcp_chunk_extent(m->question, m->plan, virtual_stage(m, rank, action->chunk), &first, &count);
+    return action->backward ? first + count - 1 : first;
+}
+
+static void gather_ahead(struct maker *m, int layer)
+{
+    if (layer >= 0 && gathers(m, layer))
+        add_entry(m, MCP_GATHER, layer, m->gathers++ % 2);
+}
+
+/* The copy that holds `layer`: the one before the newest once the next is on its way. */
+static int copy_of(const struct maker *m, int layer, int next)
+{
+    if (!gathers(m, layer))
+        return 0;
+    int newer = next >= 0 && gathers(m, next) ? 1 : 0;
+    return (m->gathers - 1 - newer) & 1;
+}
+
+static void reduce_after(struct maker *m, int layer, int microbatch)
+{
+    bool last = microbatch == m->program->num_microbatches - 1;
+    if (m->plan->zero_stage >= 2 || last)
+        add_entry(m, MCP_REDUCE, layer, 0);
+}
+
+static void forward_list(struct maker *m, int k, int next_slot_layer)
+{
+    int first, count, stages = m->plan->pipeline_parallel * m->plan->virtual_stages;
+    mcp_chunk_extent(m->question, m->plan, k, &first, &count);
+    if (k > 0)
+        add_entry(m, MCP_RECEIVE_FORWARD, first, 0);
+    for (int i = 0; i < count; i++) {
+        int layer = first + i, next = i + 1 < count ? layer + 1 : next_slot_layer;
+        gather_ahead(m, next);
+        add_entry(m, MCP_FORWARD, layer, copy_of(m, layer, next));
+    }
+    if (k < stages - 1)
+        add_entry(m, MCP_SEND_FORWARD, first + count - 1, 0);
+}
+
+/* Returns how many entries come before the message is needed. */
+static int backward_list(struct maker *m, int k, int microbatch, int next_slot_layer)
+{
+    int first, count, lead = 0, stages = m->plan->pipeline_parallel * m->plan->virtual_stages;
+    mcp_chunk_extent(m->question, m->plan, k, &first, &count);
+    for (int i = count - 1; i >= 0; i--) {
+        int layer = first + i, next = i > 0 ? layer - 1 : next_slot_layer;
+        gather_ahead(m, next);
+        int copy = copy_of(m, layer, next);
+        add_entry(m, MCP_RECOMPUTE, layer, copy);
+        if (i == count - 1 && k < stages - 1) {
+            lead = (int)m->num_entries;
+            add_entry(m, MCP_RECEIVE_BACKWARD, layer, 0);
+        }
+        add_entry(m, MCP_BACKWARD, layer, copy);
+        if (i == 0 && k > 0)
+            add_entry(m, MCP_SEND_BACKWARD, layer, 0);
+        reduce_after(m, layer, microbatch);
+    }
+    return lead;
+}
+
+static struct mcp_slot *add_slot(struct mcp_program_class *class, int chunk, int microbatch,
+                                 enum mcp_block_role pass)
+{
+    struct mcp_slot *slot = &class->slots[class->num_slots++];
+    slot->chunk = chunk;
+    slot->microbatch = microbatch;
+    slot->pass = (unsigned char)pass;
+    return slot;
+}
+
+static void each_layer(struct maker *m, int rank, enum mcp_block_role role)
+{
+    for (int c = 0; c < m->plan->virtual_stages; c++) {
+        int first, count;
+        mcp_chunk_extent(m->question, m->plan, virtual_stage(m, rank, c), &first, &count);
+        for (int i = 0; i < count; i++)
+            add_entry(m, role, first + i, 0);
+    }
+}
+
+static void make_prologue(struct maker *m, int rank, struct mcp_program_class *class, int first_layer)
+{
+    add_entry(m, MCP_PROLOGUE, m->program->num_layers, 0);
+    each_layer(m, rank, MCP_PROLOGUE);
+    if (m->plan->zero_stage > 0 && !gathers_again(m))
+        each_layer(m, rank, MCP_GATHER);
+    gather_ahead(m, first_layer);
+    add_slot(class, -1, -1, MCP_PROLOGUE)->list = finish_list(m);
+}
+
+static void make_epilogue(struct maker *m, int rank, struct mcp_program_class *class)
+{
+    each_layer(m, rank, MCP_EPILOGUE);
+    add_entry(m, MCP_EPILOGUE, m->program->num_layers, 0);
+    each_layer(m, rank, MCP_OPTIMIZER);
+    add_slot(class, -1, -1, MCP_EPILOGUE)->list = finish_list(m);
+}
+
+static void make_class(struct maker *m, int rank)
+{
+    const struct mcp_plan *plan = m->plan;
+    int length = mcp_schedule_length(plan->virtual_stages, m->program->num_microbatches);
+    struct mcp_action *actions = MCP_ARRAY(m->arena, length, struct mcp_action);
+    struct mcp_program_class *class = &m->program->classes[rank];
+    mcp_schedule_actions(plan->schedule, plan->pipeline_parallel, plan->virtual_stages,
+                         m->program->num_microbatches, rank, actions);
+    class->slots = MCP_ARRAY(m->arena, length + 2, struct mcp_slot);
+    m->gathers = 0;
+    make_prologue(m, rank, class, entry_layer(m, rank, &actions[0]));
+    for (int i = 0; i < length; i++) {
+        const struct mcp_action *a = &actions[i];
+        int k = virtual_stage(m, rank, a->chunk);
+        int next = i + 1 < length ? entry_layer(m, rank, &actions[i + 1]) : -1;
+        struct mcp_slot *slot = add_slot(class, a->chunk, a->microbatch,
+                                         a->backward ? MCP_BACKWARD : MCP_FORWARD);
+        if (a->backward)
+            slot->lead = backward_list(m, k, a->microbatch, next);
+        else
+            forward_list(m, k, next);
+        slot->list = finish_list(m);
+    }
+    make_epilogue(m, rank, class);
+}
+
+void mcp_program_build(struct mcp_arena *arena, const struct mcp_question *question,
+                       const struct mcp_plan *plan, struct mcp_program *out)
+{
+    struct maker *m = MCP_NEW(arena, struct maker);
+    memset(out, 0, sizeof *out);
+    m->arena = arena;
+    m->question = question;
+    m->plan = plan;
+    m->program = out;
+    out->plan = *plan;
+    out->num_microbatches = (int)mcp_num_microbatches(plan, question->job);
+    out->num_layers = mcp_extended_layers(question->model);
+    out->num_classes = plan->pipeline_parallel;
+    out->classes = MCP_ARRAY(arena, out->num_classes, struct mcp_program_class);
+    make_types(m);
+    make_rank_buffers(m);
+    for (int rank = 0; rank < out->num_classes; rank++)
+        make_class(m, rank);
+}
