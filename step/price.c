@@ -137,6 +137,15 @@ static int64_t duration_of(const struct mcp_pricing *pricing, const struct mcp_o
     return whole;
 }
 
+/* How much of tensor and expert transfers a stack hides is measured as a share of
+ * them; what is left of that share stands alone. The context ring hides as far as
+ * the play says. */
+static bool stops_compute(const struct mcp_op *op)
+{
+    return mcp_op_is_transfer(op) &&
+           (op->stream == MCP_STREAM_TENSOR || op->stream == MCP_STREAM_EXPERT);
+}
+
 static void play_op(struct player *p, const struct mcp_pricing *pricing,
                     const struct mcp_block *block, int i)
 {
@@ -148,9 +157,16 @@ static void play_op(struct player *p, const struct mcp_pricing *pricing,
             start = p->end[op->waits[w]];
             awaited = mcp_op_cost(&block->ops[op->waits[w]]);
         }
+    bool stops = stops_compute(op);
+    if (stops && p->clock[MCP_STREAM_COMPUTE] > start)
+        start = p->clock[MCP_STREAM_COMPUTE];
     if (op->stream == MCP_STREAM_COMPUTE)
         idle(p, start, awaited);
     p->end[i] = p->clock[op->stream] = start + duration_of(pricing, op, p->out);
+    if (stops) {
+        idle(p, p->end[i], mcp_op_cost(op));
+        p->clock[MCP_STREAM_COMPUTE] = p->end[i];
+    }
     if (code_of(op) == MCP_HOST)
         p->issue = p->end[i];
 }
