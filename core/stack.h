@@ -31,10 +31,10 @@ struct mcp_stack {
     double matmul_frac;        /* products' rate over the bare kernel's */
     double host_launch_s;      /* host seconds per kernel launch */
     double graph_launch_frac;  /* ... times this under CUDA graphs */
-    bool cuda_graph;           /* steps are replayed from graphs */
     double step_overhead_s;    /* per step: logging, data, synchronisation */
     double fp8_cast_factor;    /* traffic of 8 and 4 bit casts */
     double fp8_matmul_frac;    /* rate factor of the scaling mode (row-wise < 1) */
+    bool cuda_graph;           /* steps are replayed from graphs */
     bool fused_casts;          /* casts ride on the producers of their inputs */
     /* overlap: share of the communication hidden when the plan switches it on */
     double tensor_overlap_frac;
@@ -54,8 +54,8 @@ struct mcp_stack {
     double broadcast_s_per_rank;   /* owner-by-owner parameter broadcast, per data rank */
     int64_t bucket_bytes;          /* of gradient and parameter collectives */
     int moe_launches;              /* kernels of routing per pass, beyond the ops' own */
-    double moe_sync_s;             /* device-to-host wait for split sizes, per pass */
     int moe_fp8_launches;          /* further launches of 8 bit experts on slow hosts */
+    double moe_sync_s;             /* device-to-host wait for split sizes, per pass */
     /* memory */
     double gradient_bytes;           /* per parameter, held */
     double gradient_reduce_bytes;    /* per parameter, on the wire */

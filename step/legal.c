@@ -77,6 +77,7 @@ static const char *say_world(struct mcp_arena *arena, const struct ask *ask, int
 {
     const struct mcp_plan *plan = ask->plan;
     int64_t replica = replica_ranks(plan), gpus = mcp_cluster_gpus(ask->cluster);
+    int64_t whole = gpus / replica * replica;
     const char *sum = mcp_format(
         arena,
         "tensor_parallel x context_parallel x pipeline_parallel x data_parallel = %d x %d x %d x "
@@ -88,8 +89,7 @@ static const char *say_world(struct mcp_arena *arena, const struct ask *ask, int
     if (gpus < replica)
         return mcp_format(arena, "%s; one replica alone needs %lld", sum, (long long)replica);
     return mcp_format(arena, "%s; nearest with whole replicas are %lld or %lld GPUs", sum,
-                      (long long)(gpus / replica * replica),
-                      (long long)((gpus / replica + 1) * replica));
+                      (long long)whole, (long long)whole + replica);
 }
 
 /* --- tensor parallelism --- */

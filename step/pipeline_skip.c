@@ -45,7 +45,8 @@ static size_t state_words(int p)
 
 static struct state state_in(int64_t *words, int p)
 {
-    return (struct state){words + 1, words + 1 + p, words + 2 + 2 * p};
+    int64_t *clock = words + 1 + p;
+    return (struct state){words + 1, clock, clock + 1 + p};
 }
 
 static struct state new_state(struct mcp_arena *scratch, int p)
@@ -191,34 +192,54 @@ static void run_row_1f1b(const struct race *race, int first, struct state from, 
     }
 }
 
+/* The states of the last rows: row i ends in state i + 1, at (i + 1) mod depth. */
+struct history {
+    int64_t *words;
+    int p, depth;
+};
+
+static struct state state_at(const struct history *history, int index)
+{
+    size_t at = (size_t)(index % history->depth);
+    return state_in(history->words + at * state_words(history->p), history->p);
+}
+
+/* If state `index` repeats an earlier one, jumps over as many periods as fit into
+ * `rows`. Returns the rows that are jumped, or -1 when nothing repeats. */
+static int jump_periods(const struct history *history, int index, int rows)
+{
+    struct state now = state_at(history, index);
+    int longest = smaller(smaller(index, history->depth - 1), rows);
+    for (int q = 1; q <= longest; q++) {
+        struct state then = state_at(history, index - q);
+        if (!has_shifted(now, then, history->p))
+            continue;
+        repeat(now, then, history->p, rows / q);
+        return rows / q * q;
+    }
+    return -1;
+}
+
 static struct state play_1f1b(struct mcp_arena *scratch, const struct race *race,
                               struct state start)
 {
     int p = race->p, m = race->m, depth = smaller(p, MAX_PERIOD) + 1;
     int shared = m - p + 1; /* rows in which every rank has a forward */
-    bool skipped = false;
-    size_t words = state_words(p);
-    int64_t *ring = MCP_ARRAY(scratch, (size_t)depth * words, int64_t);
-    struct state now = state_in(ring, p);
-    copy_state(now, start, p);
-    warm_up_1f1b(race, now);
-    for (int i = 0, at = 0, seen = 1; i < m; i++) {
-        struct state from = now;
-        at = at + 1 < depth ? at + 1 : 0;
-        now = state_in(ring + (size_t)at * words, p);
-        run_row_1f1b(race, p + i - m, from, now);
-        for (int q = 1; q <= smaller(seen, depth - 1) && !skipped && i + q < shared; q++) {
-            struct state then =
-                state_in(ring + (size_t)(at >= q ? at - q : at - q + depth) * words, p);
-            skipped = has_shifted(now, then, p);
-            if (skipped) {
-                repeat(now, then, p, (shared - 1 - i) / q);
-                i += (shared - 1 - i) / q * q;
-            }
+    int jumped = -1, index = 0;
+    struct history history = {MCP_ARRAY(scratch, (size_t)depth * state_words(p), int64_t), p,
+                              depth};
+    copy_state(state_at(&history, 0), start, p);
+    warm_up_1f1b(race, state_at(&history, 0));
+    for (int i = 0; i < m; i++, index++) {
+        run_row_1f1b(race, p + i - m, state_at(&history, index), state_at(&history, index + 1));
+        if (jumped < 0)
+            jumped = jump_periods(&history, index + 1, shared - 1 - i);
+        if (jumped > 0) {
+            i += jumped;
+            jumped = 0;
         }
-        seen++;
     }
-    return now;
+    return state_at(&history, index);
 }
 
 /* --- interleaved ---
