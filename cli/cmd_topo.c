@@ -109,27 +109,51 @@ static enum mcp_status network_of(struct mcp_context *ctx, const struct topo_arg
     return MCP_OK;
 }
 
-static enum mcp_status build_cluster(struct mcp_context *ctx, const struct topo_args *args,
-                                     struct topo *topo)
+/* This machine's processors. */
+static enum mcp_status build_cpu_cluster(struct mcp_context *ctx, const struct topo_args *args,
+                                         double network_bytes_per_s, struct topo *topo)
+{
+    topo->has_cluster = true;
+    MCP_TRY(
+        mcp_machine_cluster(ctx->arena, &topo->machine, &topo->cluster, &topo->notes, &ctx->err));
+    topo->cluster.name = args->name;
+    return mcp_cluster_add_network(&topo->cluster, args->nodes, network_bytes_per_s, &ctx->err);
+}
+
+static enum mcp_status build_gpu_cluster(struct mcp_context *ctx, const struct topo_args *args,
+                                         double network_bytes_per_s, struct topo *topo)
 {
     const struct mcp_node *node = &topo->machine.node;
     struct mcp_gpu gpu;
-    double network;
-    MCP_TRY(network_of(ctx, args, &network));
     MCP_TRY(choose_gpu(ctx, args, node, &gpu, &topo->has_cluster));
-    if (topo->is_this && node->num_gpus == 0) {
-        topo->has_cluster = true;
-        MCP_TRY(mcp_machine_cluster(ctx->arena, &topo->machine, &topo->cluster, &topo->notes,
-                                    &ctx->err));
-        topo->cluster.name = args->name;
-        return mcp_cluster_add_network(&topo->cluster, args->nodes, network, &ctx->err);
-    }
+    if (!topo->has_cluster && (args->nodes > 1 || args->network != NULL))
+        return mcp_fail(
+            &ctx->err, MCP_USAGE,
+            "--nodes and --network need --gpu NAME here: it is unknown which GPU this is");
     if (!topo->has_cluster)
         return MCP_OK;
-    struct mcp_node_use use = {args->name, &gpu, args->nodes, network,
+    struct mcp_node_use use = {args->name, &gpu, args->nodes, network_bytes_per_s,
                                topo->is_this ? "detected on the machine that ran mcpplan"
                                              : "made by mcpplan topo from saved dumps"};
     return mcp_node_cluster(ctx->arena, node, &use, &topo->cluster, &topo->notes, &ctx->err);
+}
+
+/* Where nobody asked for a cluster, that there is none is no failure. */
+static enum mcp_status build_cluster(struct mcp_context *ctx, const struct topo_args *args,
+                                     struct topo *topo)
+{
+    double network_bytes_per_s;
+    bool asked =
+        ctx->output_path != NULL || args->gpu != NULL || args->nodes > 1 || args->network != NULL;
+    MCP_TRY(network_of(ctx, args, &network_bytes_per_s));
+    if (topo->is_this && topo->machine.node.num_gpus == 0)
+        return build_cpu_cluster(ctx, args, network_bytes_per_s, topo);
+    enum mcp_status status = build_gpu_cluster(ctx, args, network_bytes_per_s, topo);
+    if (status == MCP_OK || asked)
+        return status;
+    mcp_note("no cluster: %s", ctx->err.text);
+    topo->has_cluster = false;
+    return MCP_OK;
 }
 
 /* A cluster that cannot be planned for yet is written all the same: people fill in

@@ -351,7 +351,7 @@ enum mcp_status mcp_cluster_load(struct mcp_arena *arena, const char *name_or_pa
     const char *name;
     int num_nodes;
     struct mcp_json *json;
-    struct mcp_cluster cluster;
+    struct mcp_cluster cluster = {0};
     MCP_TRY(split_nodes(arena, name_or_path, &name, &num_nodes, err));
     MCP_TRY(mcp_preset_read(arena, "topologies", name, &json, err));
     MCP_TRY(mcp_cluster_from_json(arena, json, &cluster, err));

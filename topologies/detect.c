@@ -172,7 +172,7 @@ enum mcp_status mcp_machine_cluster(struct mcp_arena *arena, const struct mcp_ma
                                     struct mcp_error *err)
 {
     const struct mcp_node *node = &machine->node;
-    const char *preset;
+    const char *preset = NULL;
     struct mcp_gpu gpu;
     if (machine->note[0] != '\0')
         mcp_text_add(notes, "%s\n", machine->note);

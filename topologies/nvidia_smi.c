@@ -172,19 +172,25 @@ static enum mcp_status read_header(struct matrix *m, const struct line *line)
     return MCP_OK;
 }
 
+/* False, leaving *out, when the word is no code. */
 static bool parse_code(const char *word, struct mcp_link *out)
 {
     int64_t count;
-    *out = (struct mcp_link){MCP_LINK_UNKNOWN, 1};
-    for (int kind = MCP_LINK_PIX; kind < MCP_NUM_LINK_KINDS; kind++)
-        if (mcp_same(word, mcp_link_kind_names[kind]))
-            out->kind = (enum mcp_link_kind)kind;
-    if (mcp_same(word, "SOC")) /* drivers before 2018 */
-        out->kind = MCP_LINK_SYS;
-    if (mcp_starts_with(word, "NV") && mcp_parse_int64(word + 2, &count) && count >= 1 &&
-        count <= 999)
+    if (mcp_starts_with(word, "NV")) {
+        if (!mcp_parse_int64(word + 2, &count) || count < 1 || count > 999)
+            return false;
         *out = (struct mcp_link){MCP_LINK_NVLINK, (int)count};
-    return out->kind != MCP_LINK_UNKNOWN;
+        return true;
+    }
+    if (mcp_same(word, "SOC")) /* SYS before 2018 */
+        word = mcp_link_kind_names[MCP_LINK_SYS];
+    for (int kind = MCP_LINK_PIX; kind < MCP_NUM_LINK_KINDS; kind++) {
+        if (!mcp_same(word, mcp_link_kind_names[kind]))
+            continue;
+        *out = (struct mcp_link){(enum mcp_link_kind)kind, 1};
+        return true;
+    }
+    return false;
 }
 
 static enum mcp_status refuse_cell(const struct matrix *m, const struct line *line, int row,

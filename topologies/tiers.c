@@ -9,6 +9,8 @@
 #define NETWORK_EFFICIENCY_FRAC 0.85
 #define NODE_LATENCY_S 1e-6
 #define NETWORK_LATENCY_S 2e-6
+#define LEAST_BANDWIDTH_BYTES_PER_S 1e3
+#define MOST_BANDWIDTH_BYTES_PER_S 1e15
 
 struct build {
     struct mcp_arena *arena;
@@ -130,6 +132,11 @@ enum mcp_status mcp_cluster_add_network(struct mcp_cluster *cluster, int num_nod
     if (num_nodes > 1 && isnan(bandwidth_bytes_per_s))
         return mcp_fail(err, MCP_INVALID, "%d nodes need the bandwidth of the network between them",
                         num_nodes);
+    if (bandwidth_bytes_per_s < LEAST_BANDWIDTH_BYTES_PER_S ||
+        bandwidth_bytes_per_s > MOST_BANDWIDTH_BYTES_PER_S)
+        return mcp_fail(
+            err, MCP_INVALID, "a network of %g bytes/s per GPU is not between %g and %g",
+            bandwidth_bytes_per_s, LEAST_BANDWIDTH_BYTES_PER_S, MOST_BANDWIDTH_BYTES_PER_S);
     if (!isnan(bandwidth_bytes_per_s)) {
         cluster->tiers[cluster->num_tiers - 1].full_ranks = cluster->gpus_per_node;
         cluster->tiers[cluster->num_tiers++] = (struct mcp_tier){

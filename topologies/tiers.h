@@ -29,7 +29,7 @@ enum mcp_status mcp_node_cluster(struct mcp_arena *arena, const struct mcp_node 
 
 /* Joins `num_nodes` such nodes by a tier "network"; one node stays as it is when
  * `bandwidth_bytes_per_s` (per GPU and direction) is NaN. MCP_INVALID for more
- * nodes without a bandwidth. */
+ * nodes without a bandwidth, and for one that no network has. */
 enum mcp_status mcp_cluster_add_network(struct mcp_cluster *cluster, int num_nodes,
                                         double bandwidth_bytes_per_s, struct mcp_error *err);
 

@@ -97,6 +97,10 @@ ParameterizedTest(struct case_good *c, nvidia_smi, good)
     cr_assert(eq(int, (int)parse(c->text, &node, &err), MCP_OK), "%s: %s", c->name, err.text);
     cr_expect(eq(int, node.num_gpus, c->gpus), "%s", c->name);
     cr_expect(eq(int, node.num_nics, c->nics), "%s", c->name);
+    for (int a = 0; a < mcp_node_devices(&node); a++)
+        for (int b = 0; b < mcp_node_devices(&node); b++)
+            cr_expect(eq(int, mcp_node_link(&node, a, b)->count, mcp_node_link(&node, b, a)->count),
+                      "%s: %d-%d", c->name, a, b);
     const struct mcp_link *link = link_of(&node, c->a, c->b);
     cr_expect(eq(int, (int)link->kind, (int)c->kind), "%s", c->name);
     cr_expect(eq(int, link->count, c->count), "%s", c->name);

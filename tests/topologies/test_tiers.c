@@ -192,7 +192,13 @@ Test(tiers, what_is_missing_is_said)
     cr_expect(
         eq(int, (int)mcp_node_cluster(arena, &node, &use, &cluster, &notes, &err), MCP_INVALID));
     cr_expect(strstr(err.text, "bandwidth of the network") != NULL, "%s", err.text);
+    use.network_bytes_per_s = 0;
+    cr_expect(ne(int, (int)mcp_node_cluster(arena, &node, &use, &cluster, &notes, &err), MCP_OK));
+    use.network_bytes_per_s = 1e30;
+    cr_expect(ne(int, (int)mcp_node_cluster(arena, &node, &use, &cluster, &notes, &err), MCP_OK));
+    cr_expect(strstr(err.text, "1e+30 bytes/s") != NULL, "%s", err.text);
     use.num_nodes = 1;
+    use.network_bytes_per_s = (double)NAN;
     cr_assert(eq(int, (int)mcp_node_cluster(arena, &node, &use, &cluster, &notes, &err), MCP_OK));
     cr_expect(eq(int, (int)mcp_cluster_resize(&cluster, 2, &err), MCP_INVALID),
               "a GPU alone has nothing to reach another node");
