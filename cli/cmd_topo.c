@@ -383,7 +383,8 @@ static void put_counts(struct mcp_context *ctx, const struct mcp_node *node, str
                              ? mcp_show(ctx->arena, (double)node->gpus[i].memory_bytes, MCP_BYTES)
                              : "memory unknown");
     if (unknown > 0 && node->num_gpus > 0)
-        mcp_text_add(out, "  links of %d pairs are unknown: the matrix is not whole\n", unknown);
+        mcp_text_add(out, "  the matrix is not whole: %d link%s unknown\n", unknown,
+                     unknown == 1 ? " is" : "s are");
 }
 
 static void topo_text(struct mcp_context *ctx, const struct topo *topo, struct mcp_text *out)
