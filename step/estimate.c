@@ -76,6 +76,22 @@ static bool same_spec(const struct mcp_layer_spec *a, const struct mcp_layer_spe
     return a->kind == b->kind && a->mtp == b->mtp && a->recompute == b->recompute;
 }
 
+/* A plan asks for few kinds of layer, many times: remember them while it lasts. */
+static struct layer_run look_up(struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                                const struct mcp_layer_spec *spec)
+{
+    int index = ((spec->kind - MCP_KIND_HEAD) * 2 + (spec->mtp ? 1 : 0)) * MCP_NUM_RECOMPUTES +
+                (int)spec->recompute;
+    struct layer_run *memo = &pricer->memo[index];
+    if (pricer->memo_plan[index] != pricer->plans) {
+        pricer->memo_plan[index] = pricer->plans;
+        memo->layer = mcp_layer_price(pricer->cache, plan, spec);
+        memo->step = mcp_layer_step_price(pricer->cache, plan, spec);
+        memo->count = 1;
+    }
+    return *memo;
+}
+
 /* Layers of virtual stage k, as runs of equal prices, first layer first. */
 static int list_runs(struct mcp_pricer *pricer, const struct mcp_plan *plan, int k,
                      struct layer_run *runs)
@@ -103,8 +119,7 @@ static int list_runs(struct mcp_pricer *pricer, const struct mcp_plan *plan, int
             continue;
         }
         last = spec;
-        runs[num_runs++] = (struct layer_run){1, mcp_layer_price(pricer->cache, plan, &spec),
-                                              mcp_layer_step_price(pricer->cache, plan, &spec)};
+        runs[num_runs++] = look_up(pricer, plan, &spec);
     }
     return num_runs;
 }
@@ -168,6 +183,20 @@ static int64_t residual_bytes(const struct layer_run *runs, int num_runs)
     for (int i = 0; i < num_runs; i++)
         bytes = larger(bytes, runs[i].layer->x_bytes);
     return bytes;
+}
+
+/* Inner chunks of a model with one kind of layer are often all alike. */
+static bool same_as_previous(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int k)
+{
+    const struct mcp_chunk *a = &plan->chunks[k - 1], *b = &plan->chunks[k];
+    if (pricer->question->model->num_kinds > 1 || a->num_layers != b->num_layers ||
+        a->num_runs != b->num_runs || a->num_layers == 0)
+        return false;
+    for (int i = 0; i < a->num_runs; i++)
+        if (a->runs[i].recompute != b->runs[i].recompute ||
+            a->runs[i].num_layers != b->runs[i].num_layers)
+            return false;
+    return true;
 }
 
 static void sum_chunk(struct mcp_pricer *pricer, const struct mcp_plan *plan, int k,
@@ -288,9 +317,13 @@ void mcp_estimate(struct mcp_pricer *pricer, const struct mcp_plan *plan,
     int p = plan->pipeline_parallel, stages = p * plan->virtual_stages;
     int m = (int)mcp_num_microbatches(plan, pricer->question->job);
     struct mcp_mark mark = mcp_arena_mark(pricer->scratch);
+    pricer->plans++;
     struct estimate *e = mcp_estimate_room(pricer->scratch, p, stages);
     for (int k = 0; k < stages; k++) {
-        sum_chunk(pricer, plan, k, &e->chunks[k]);
+        if (k > 1 && k < stages - 1 && same_as_previous(pricer, plan, k))
+            e->chunks[k] = e->chunks[k - 1];
+        else
+            sum_chunk(pricer, plan, k, &e->chunks[k]);
         slot_prices(pricer, plan, k, &e->chunks[k], e);
         e->update_ns[k % p] += e->chunks[k].update_ns;
     }

@@ -7,20 +7,25 @@
 #include "step/price_parts.h"
 #include "step/stage_memory.h"
 
+/* (kind, MTP, recompute) of every layer a plan can have */
+#define MCP_NUM_MEMOS ((MCP_MAX_LAYER_KINDS + 2) * 2 * MCP_NUM_RECOMPUTES)
 #define MCP_MAX_RUNS 512    /* of equal layers in a chunk */
 #define MCP_MAX_VIRTUAL 256 /* virtual stages of a rank */
+
+struct layer_run {
+    int count;
+    const struct mcp_layer_price *layer;
+    const struct mcp_layer_step_price *step;
+};
 
 struct mcp_pricer {
     struct mcp_arena *arena, *scratch;
     const struct mcp_question *question;
     struct mcp_price_cache *cache;
     double forward_flops; /* of the model, one step */
-};
-
-struct layer_run {
-    int count;
-    const struct mcp_layer_price *layer;
-    const struct mcp_layer_step_price *step;
+    uint64_t plans;       /* priced so far: tells whose a memo is */
+    uint64_t memo_plan[MCP_NUM_MEMOS];
+    struct layer_run memo[MCP_NUM_MEMOS];
 };
 
 /* One virtual stage, one microbatch (times, costs) and one step (static, update). */

@@ -421,7 +421,7 @@ static enum mcp_status read_entry(struct row *row, const struct mcp_program *pro
     int type, copy;
     MCP_TRY(read_choice(row, mcp_block_role_names, MCP_NUM_BLOCK_ROLES, &out->role, err));
     MCP_TRY(read_int(row, (struct range){0, program->num_types - 1}, &type, err));
-    MCP_TRY(read_int(row, (struct range){0, program->num_layers - 1}, &out->layer, err));
+    MCP_TRY(read_int(row, (struct range){0, program->num_layers}, &out->layer, err));
     MCP_TRY(read_int(row, (struct range){-program->num_microbatches, program->num_microbatches},
                      &out->microbatch_offset, err));
     MCP_TRY(read_int(row, (struct range){0, UCHAR_MAX}, &copy, err));

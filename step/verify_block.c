@@ -57,9 +57,13 @@ bool mcp_op_accumulates(const struct mcp_op *op, struct mcp_operand at)
     case MCP_FN_MATMUL_TN_ACCUMULATE:
     case MCP_FN_GROUPED_TN_ACCUMULATE:
     case MCP_FN_EMBEDDING_BACKWARD:
+    case MCP_FN_NORM_BACKWARD:
+    case MCP_FN_BIAS_BACKWARD:
+    case MCP_FN_LATENT_BACKWARD:
+    case MCP_FN_ROUTER_TOP_K_BACKWARD:
     case MCP_FN_LOSS_FORWARD:
     case MCP_FN_SUM_SQUARES:
-        return at.space == MCP_SPACE_LAYER || at.space == MCP_SPACE_RANK;
+        return at.space == MCP_SPACE_LAYER || at.space == MCP_SPACE_RANK || reads(op, at);
     default:
         return reads(op, at);
     }
@@ -317,18 +321,16 @@ static enum mcp_status check_block(struct mcp_arena *scratch, const struct judge
     return MCP_OK;
 }
 
+/* The step itself has no values of a layer; whatever else is one has them all. */
 static enum mcp_status check_tables(const struct mcp_program *program, int t,
                                     struct mcp_error *err)
 {
     const struct mcp_layer_type *type = &program->types[t];
-    if (type->num_buffers[MCP_SPACE_FRAME] <= MCP_FRAME_DX ||
-        type->num_buffers[MCP_SPACE_LAYER] < MCP_NUM_LAYER_BUFFERS)
+    int count = type->num_buffers[MCP_SPACE_LAYER];
+    if (count != 0 && count < MCP_NUM_LAYER_BUFFERS)
         return mcp_fail(err, MCP_INVALID,
-                        "layer type %d '%s' has %d frame and %d layer buffers; at least %d and %d "
-                        "are needed",
-                        t, type->name, type->num_buffers[MCP_SPACE_FRAME],
-                        type->num_buffers[MCP_SPACE_LAYER], MCP_FRAME_DX + 1,
-                        MCP_NUM_LAYER_BUFFERS);
+                        "layer type %d '%s' has %d layer buffers; none or at least %d are needed",
+                        t, type->name, count, MCP_NUM_LAYER_BUFFERS);
     return MCP_OK;
 }
 
@@ -402,7 +404,7 @@ static void add_op(struct summary_writer *w, int op)
             add_access(w, MCP_ACCESS_READ, self->reads[i], op);
     for (int i = 0; i < self->num_writes; i++) {
         enum mcp_access_kind kind = MCP_ACCESS_WRITE;
-        if (self->function == MCP_FN_ZERO)
+        if (self->function == MCP_FN_ZERO || self->function == MCP_FN_CLEAR_SCALARS)
             kind = MCP_ACCESS_CLEAR;
         else if (mcp_op_accumulates(self, self->writes[i]))
             kind = MCP_ACCESS_ACCUMULATE;

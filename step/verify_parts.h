@@ -148,7 +148,7 @@ enum mcp_cell_state {
 struct mcp_cell {
     int write_clock; /* of the last write */
     int read_clock;  /* of all reads since */
-    int owner;       /* gathered copy: layer; transient gradient and batch: microbatch */
+    int owner;       /* gathered copy: layer; transient gradient: microbatch */
     enum mcp_cell_state state;
 };
 
@@ -170,9 +170,9 @@ struct mcp_walk {
     int phase; /* 0 prologue, 1 passes, 2 epilogue */
     /* values */
     struct mcp_cell *rank;   /* [num_rank_buffers] */
-    struct mcp_cell *layers; /* [num_layers][layer_stride] */
+    struct mcp_cell *layers; /* [num_layers + 1][layer_stride] */
     struct mcp_cell *copies; /* [256][layer_stride] */
-    int *rows;               /* [num_layers + 1][num_microbatches] row of frames, or below 0 */
+    int *rows;               /* [num_layers + 2][num_microbatches] row of frames, or below 0 */
     struct mcp_cell *frames; /* [num_rows][frame_stride] */
     size_t num_rows, rows_capacity;
     int *free_rows;

@@ -11,10 +11,10 @@ void mcp_values_new(struct mcp_walk *walk)
     const struct mcp_verify *verify = walk->verify;
     const struct mcp_program *program = verify->program;
     size_t stride = (size_t)verify->layer_stride;
-    size_t num_rows = ((size_t)program->num_layers + 1) * (size_t)program->num_microbatches;
+    size_t num_rows = ((size_t)program->num_layers + 2) * (size_t)program->num_microbatches;
     walk->rank = MCP_ARRAY(verify->arena, program->num_rank_buffers, struct mcp_cell);
     walk->layers =
-        MCP_ARRAY(verify->arena, (size_t)program->num_layers * stride, struct mcp_cell);
+        MCP_ARRAY(verify->arena, ((size_t)program->num_layers + 1) * stride, struct mcp_cell);
     walk->copies = MCP_ARRAY(verify->arena, 256 * stride, struct mcp_cell);
     walk->rows = MCP_ARRAY(verify->arena, num_rows, int);
     for (size_t i = 0; i < num_rows; i++)
@@ -112,6 +112,12 @@ static bool is_gathered(const struct mcp_walk *walk, struct mcp_operand at)
     return at.space == MCP_SPACE_LAYER && walk->verify->gathered[type * stride + at.index];
 }
 
+/* Copies are shared by all layers of a rank when they are given up after each use. */
+static bool is_pooled(const struct mcp_walk *walk, struct mcp_operand at)
+{
+    return walk->verify->program->plan.reshard_after_forward && is_gathered(walk, at);
+}
+
 static const struct mcp_buffer *buffer_of(const struct mcp_walk *walk, struct mcp_operand at)
 {
     return mcp_operand_buffer(walk->verify->program, walk->type, at);
@@ -122,7 +128,7 @@ static struct mcp_cell *lasting_cell(const struct mcp_walk *walk, struct mcp_ope
     size_t stride = (size_t)walk->verify->layer_stride;
     if (at.space == MCP_SPACE_RANK)
         return &walk->rank[at.index];
-    if (is_gathered(walk, at))
+    if (is_pooled(walk, at))
         return &walk->copies[walk->entry->copy * stride + at.index];
     return &walk->layers[(size_t)walk->entry->layer * stride + at.index];
 }
@@ -296,11 +302,13 @@ static enum mcp_cell_state state_after(const struct mcp_walk *walk, const struct
         return MCP_CELL_VALID;
     if (access->kind == MCP_ACCESS_CLEAR)
         return MCP_CELL_CLEARED;
+    bool in_place = access->kind == MCP_ACCESS_ACCUMULATE;
     if (walk->entry->role == MCP_REDUCE && is_gradient(access->at))
-        return MCP_CELL_REDUCED;
+        return in_place && mcp_is_transient(walk->verify->program, access->at) ? before
+                                                                              : MCP_CELL_REDUCED;
     if (access->kind == MCP_ACCESS_READ)
         return before;
-    if (access->kind == MCP_ACCESS_ACCUMULATE)
+    if (in_place)
         return before == MCP_CELL_CLEARED ? MCP_CELL_ADDED : before;
     bool in_pass = mcp_is_compute_role(walk->entry->role);
     return in_pass && is_gradient(access->at) ? MCP_CELL_ADDED : MCP_CELL_VALID;
@@ -318,7 +326,8 @@ void mcp_value_note(struct mcp_walk *walk, const struct mcp_access *access)
     }
     cell->write_clock = walk->now;
     cell->read_clock = 0;
-    cell->owner = is_gathered(walk, access->at) ? walk->entry->layer : walk->microbatch;
+    if (walk->entry->role != MCP_REDUCE)
+        cell->owner = is_gathered(walk, access->at) ? walk->entry->layer : walk->microbatch;
 }
 
 enum mcp_status mcp_values_finish(struct mcp_walk *walk)

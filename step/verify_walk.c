@@ -179,8 +179,9 @@ static enum mcp_status check_entry_ranges(struct mcp_walk *walk)
     const struct mcp_program *program = walk->verify->program;
     const struct mcp_entry *entry = walk->entry;
     int m = program->num_microbatches;
+    bool once = entry->role == MCP_PROLOGUE || entry->role == MCP_EPILOGUE;
     if (entry->role >= MCP_NUM_BLOCK_ROLES || entry->type >= program->num_types ||
-        entry->layer < 0 || entry->layer >= program->num_layers)
+        entry->layer < 0 || entry->layer >= program->num_layers + once)
         return mcp_fail(walk->verify->err, MCP_INVALID,
                         "class %d slot %d entry %d: role %d, type %d or layer %d is out of range",
                         walk->class, walk->slot, walk->entry_index, entry->role, entry->type,
