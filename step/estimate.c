@@ -218,7 +218,9 @@ static void sum_chunk(struct mcp_pricer *pricer, const struct mcp_plan *plan, in
     sum->bottom_reduce_ns = runs[0].step->reduce.time_ns;
 }
 
-/* ZeRO-2 and 3 move gradients, and weights, beside every slot. */
+/* ZeRO-2 and 3 move gradients, and weights, beside every slot. Inner stages receive
+ * while they send; the ends have nothing to send against one receive, which keeps
+ * them as busy (as part of the lead: it may pass while they wait anyway). */
 static void slot_prices(struct mcp_pricer *pricer, const struct mcp_plan *plan, int k,
                         const struct chunk_sum *sum, struct estimate *e)
 {
@@ -244,6 +246,10 @@ static void slot_prices(struct mcp_pricer *pricer, const struct mcp_plan *plan, 
         mcp_message_price(q, plan, sum->top, k % p, false, &backward, &message);
         e->message_ns[k % p] += message;
     }
+    if (p > 1 && k == stages - 1)
+        forward.lead_ns += backward.send_ns;
+    if (p > 1 && k == 0)
+        backward.lead_ns += forward.send_ns;
     e->forward[k] = forward;
     e->backward[k] = backward;
     e->beside_ns[k % p] += beside_forward + beside_backward;

@@ -36,7 +36,10 @@ static void account(const struct mcp_plan *plan, int r, int m, const struct esti
             cost[i] += m * e->chunks[k].cost_s[i] + e->chunks[k].update_cost_s[i];
             comm_s[i] += m * e->chunks[k].comm_s[i];
         }
-        sends += m * seconds(e->forward[k].send_ns + e->backward[k].send_ns);
+        /* sends, and the receives that no send goes with */
+        bool first = k == 0, last = k == plan->pipeline_parallel * plan->virtual_stages - 1;
+        sends += m * seconds((first ? 2 : 1) * e->forward[k].send_ns +
+                             (last ? 2 : 1) * e->backward[k].send_ns);
     }
     cost[MCP_COST_PIPELINE] += sends + seconds(e->ranks[r].exposed_ns);
     cost[MCP_COST_DATA] += m * seconds(e->beside_ns[r]) +
