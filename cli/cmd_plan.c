@@ -305,6 +305,16 @@ static const char *say_rule(struct mcp_arena *arena, const struct mcp_plan_view 
                       mcp_show_integer(arena, record->candidates));
 }
 
+/* The plan that needs the least memory of all. */
+static struct mcp_plan smallest(struct mcp_arena *arena, const struct mcp_plan_view *view,
+                                struct mcp_search_options options)
+{
+    struct mcp_answer answer;
+    options.exhaustive = true;
+    mcp_search(arena, view->question, view->space, &options, &answer);
+    return answer.smallest.plan;
+}
+
 /* Nothing fits: the closest plan, and what stands against it. */
 static enum mcp_status explain(struct mcp_context *ctx, const struct mcp_search_options *options,
                                struct mcp_plan_view *view)
@@ -312,7 +322,7 @@ static enum mcp_status explain(struct mcp_context *ctx, const struct mcp_search_
     const struct mcp_answer *answer = view->answer;
     const char *rule = mcp_binding_rule(&answer->record);
     if (rule == mcp_rule_memory) {
-        view->plan = answer->smallest.plan;
+        view->plan = smallest(ctx->arena, view, *options);
         view->has_plan = true;
         predict(ctx->arena, view);
         refuse(&view->refusals, rule, say_memory(ctx->arena, view));

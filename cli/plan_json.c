@@ -43,6 +43,7 @@ static void put_search(const struct mcp_plan_view *view, struct mcp_json *object
         mcp_json_set_int(refused, record->refused[i].rule, record->refused[i].count);
     mcp_json_set_int(object, "bounded", record->bounded);
     mcp_json_set_int(object, "priced", record->priced);
+    mcp_json_set_int(object, "fitting", record->fitting);
     mcp_json_set_int(object, "milps", record->milps);
     mcp_json_set_bool(object, "proven_optimal", record->proven_optimal);
     mcp_json_set_double(object, "gap_frac", record->gap_frac);

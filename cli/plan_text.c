@@ -1,7 +1,6 @@
 /* cli/plan_text.c: a plan for people: the answer first, then why. */
 #include "cli/plan_view.h"
 
-#include "core/mesh.h"
 #include "core/units.h"
 #include "reports/bars.h"
 #include "reports/table.h"
@@ -9,54 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { BAR_CELLS = 60, MOST_STAGES = 8, MOST_NODE_ROWS = 8, MOST_CELLS = 16, LABEL = 12 };
-
-/* Words */
-
-static void add_degree(struct mcp_text *text, const char *name, int degree)
-{
-    if (degree > 1)
-        mcp_text_add(text, "%s%s %d", text->length > 0 ? " x " : "", name, degree);
-}
-
-const char *mcp_plan_degrees_text(struct mcp_arena *arena, const struct mcp_plan *plan)
-{
-    struct mcp_text text = mcp_text_new(arena);
-    add_degree(&text, "tensor", plan->tensor_parallel);
-    add_degree(&text, "context", plan->context_parallel);
-    add_degree(&text, "pipeline", plan->pipeline_parallel);
-    add_degree(&text, "data", plan->data_parallel);
-    if (plan->expert_parallel > 1)
-        mcp_text_add(&text, "%sexpert %d", text.length > 0 ? ", " : "", plan->expert_parallel);
-    return text.length > 0 ? text.data : "one GPU";
-}
-
-static void add_schedule(struct mcp_text *text, const struct mcp_plan *plan)
-{
-    if (plan->virtual_stages > 1)
-        mcp_text_add(text, ", %s with %d virtual stages", mcp_schedule_names[plan->schedule],
-                     plan->virtual_stages);
-    else if (plan->pipeline_parallel > 1)
-        mcp_text_add(text, ", %s", mcp_schedule_names[plan->schedule]);
-}
-
-const char *mcp_plan_choices_text(struct mcp_arena *arena, const struct mcp_plan *plan,
-                                  const struct mcp_job *job)
-{
-    struct mcp_text text = mcp_text_new(arena);
-    mcp_text_add(&text, "microbatch %d x %s", plan->microbatch_size,
-                 mcp_show_integer(arena, mcp_num_microbatches(plan, job)));
-    add_schedule(&text, plan);
-    mcp_text_add(&text, ", ZeRO %d", plan->zero_stage);
-    if (plan->sequence_parallel)
-        mcp_text_add(&text, ", sequence parallel");
-    if (plan->context_parallel > 1)
-        mcp_text_add(&text, ", context by %s",
-                     mcp_context_kind_names[plan->context_parallel_kind]);
-    if (plan->chunks)
-        mcp_text_add(&text, ", recompute %s", mcp_recompute_names[mcp_uniform_recompute(plan)]);
-    return text.data;
-}
+enum { BAR_CELLS = 60, MOST_STAGES = 8, MOST_SHARES = 8, LABEL = 12 };
 
 static const char *gib(struct mcp_arena *arena, int64_t bytes)
 {
@@ -98,7 +50,7 @@ static const char *verdict(struct mcp_arena *arena, const struct mcp_style *styl
     int64_t missing = p->peak_memory_bytes - p->memory_limit_bytes;
     if (p->fits)
         return mcp_paint(arena, style, MCP_GREEN,
-                         mcp_format(arena, "fits in %s of %s", gib(arena, p->peak_memory_bytes),
+                         mcp_format(arena, "fits: %s of %s", gib(arena, p->peak_memory_bytes),
                                     gib(arena, p->memory_limit_bytes)));
     return mcp_paint(arena, style, MCP_RED,
                      mcp_format(arena, "does not fit: %s of %s, %s too much",
@@ -119,121 +71,6 @@ static void write_headline(struct mcp_text *out, const struct mcp_style *style,
     mcp_text_add(out, "%s\n", verdict(arena, style, p));
 }
 
-/* Layout */
-
-struct node_row {
-    const char *cells; /* "[0 0 0 0|0 0 0 0]" */
-    int first, last;   /* nodes that look so */
-    struct mcp_coordinate from, to; /* of their first and last rank */
-};
-
-static bool same_group(struct mcp_coordinate a, struct mcp_coordinate b)
-{
-    return a.context == b.context && a.data == b.data && a.pipeline == b.pipeline;
-}
-
-/* A GPU's number is its stage, or its replica where there is one stage; bars
- * stand between tensor groups. Wide nodes: "8 x [0 x 8]". */
-static const char *draw_node(struct mcp_arena *arena, const struct mcp_plan *plan, int first,
-                             int ranks)
-{
-    struct mcp_text text = mcp_text_new(arena);
-    for (int rank = first; rank < first + ranks; rank++) {
-        struct mcp_coordinate at = mcp_mesh_coordinate(plan, rank);
-        bool begins = rank == first || !same_group(at, mcp_mesh_coordinate(plan, rank - 1));
-        mcp_text_add(&text, "%s%d", rank == first ? "[" : begins ? "|" : " ",
-                     plan->pipeline_parallel > 1 ? at.pipeline : at.data);
-    }
-    mcp_text_add(&text, "]");
-    return text.data;
-}
-
-static const char *span(struct mcp_arena *arena, const char *one, const char *many, int from,
-                        int to)
-{
-    return from == to ? mcp_format(arena, "%s %d", one, from)
-                      : mcp_format(arena, "%s %d-%d", many, from, to);
-}
-
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
-/* Lowest and highest coordinates of the node's ranks, widened into the row. */
-static void widen(struct node_row *row, const struct mcp_plan *plan, int first, int ranks)
-{
-    for (int rank = first; rank < first + ranks; rank++) {
-        struct mcp_coordinate at = mcp_mesh_coordinate(plan, rank);
-        row->from.context = smaller(row->from.context, at.context);
-        row->from.data = smaller(row->from.data, at.data);
-        row->from.pipeline = smaller(row->from.pipeline, at.pipeline);
-        row->to.context = larger(row->to.context, at.context);
-        row->to.data = larger(row->to.data, at.data);
-        row->to.pipeline = larger(row->to.pipeline, at.pipeline);
-    }
-}
-
-static int node_rows(struct mcp_arena *arena, const struct mcp_question *question,
-                     const struct mcp_plan *plan, struct node_row *rows)
-{
-    int count = 0, ranks = question->cluster->gpus_per_node;
-    for (int node = 0; node < question->cluster->num_nodes; node++) {
-        int first = node * ranks;
-        struct mcp_coordinate at = mcp_mesh_coordinate(plan, first);
-        const char *cells = draw_node(arena, plan, first, ranks);
-        bool begins = count == 0 || !mcp_same(cells, rows[count - 1].cells);
-        if (begins)
-            rows[count++] = (struct node_row){cells, node, node, at, at};
-        rows[count - 1].last = node;
-        widen(&rows[count - 1], plan, first, ranks);
-    }
-    return count;
-}
-
-static void write_node_row(struct mcp_text *out, const struct mcp_plan *plan,
-                           const struct node_row *row, bool drawn)
-{
-    struct mcp_arena *arena = out->arena;
-    const char *name = span(arena, "node", "nodes", row->first, row->last);
-    mcp_text_add(out, "  %-*s", LABEL, name);
-    if (drawn)
-        mcp_text_add(out, "%s  ", row->cells);
-    mcp_text_add(out, "%s", span(arena, "stage", "stages", row->from.pipeline, row->to.pipeline));
-    if (plan->data_parallel > 1)
-        mcp_text_add(out, ", %s",
-                     span(arena, "replica", "replicas", row->from.data, row->to.data));
-    if (plan->context_parallel > 1)
-        mcp_text_add(out, ", context %d-%d", row->from.context, row->to.context);
-    mcp_text_add(out, "\n");
-}
-
-static void write_layout(struct mcp_text *out, const struct mcp_style *style,
-                         const struct mcp_plan_view *view)
-{
-    struct mcp_arena *arena = out->arena;
-    const struct mcp_plan *plan = &view->plan;
-    mcp_heading(out, style, "Layout");
-    mcp_text_add(out, "  %s\n", mcp_paint(arena, style, MCP_BOLD, mcp_plan_degrees_text(arena, plan)));
-    mcp_text_add(out, "  %s\n\n", mcp_plan_choices_text(arena, plan, view->question->job));
-    struct node_row *rows =
-        MCP_ARRAY(arena, view->question->cluster->num_nodes, struct node_row);
-    int count = node_rows(arena, view->question, plan, rows);
-    bool drawn = view->question->cluster->gpus_per_node <= MOST_CELLS;
-    for (int i = 0; i < count; i++) {
-        if (count > MOST_NODE_ROWS && i == MOST_NODE_ROWS - 2) {
-            mcp_text_add(out, "  ...\n");
-            i = count - 1;
-        }
-        write_node_row(out, plan, &rows[i], drawn);
-    }
-}
-
 /* Time */
 
 struct share {
@@ -241,24 +78,24 @@ struct share {
     double seconds;
 };
 
-/* Kinds of time, largest first; what is below a hundredth is summed up last, as
- * cost -1. */
-static int shares_of(const struct mcp_prediction *p, struct share shares[MCP_NUM_COSTS + 1])
+/* The largest kinds of time, largest first; the rest is summed up as cost -1. */
+static int shares_of(const struct mcp_prediction *p, struct share shares[MOST_SHARES])
 {
     int count = 0;
-    double rest = 0;
-    for (int cost = 0; cost < MCP_NUM_COSTS; cost++) {
-        double seconds = p->cost_s[cost];
-        if (seconds < 0.01 * p->iteration_s) {
-            rest += seconds;
-            continue;
-        }
-        int at = count++;
-        for (; at > 0 && shares[at - 1].seconds < seconds; at--)
-            shares[at] = shares[at - 1];
-        shares[at] = (struct share){cost, seconds};
+    double rest = p->iteration_s;
+    bool taken[MCP_NUM_COSTS] = {false};
+    while (count < MOST_SHARES - 1) {
+        int most = -1;
+        for (int cost = 0; cost < MCP_NUM_COSTS; cost++)
+            if (!taken[cost] && (most < 0 || p->cost_s[cost] > p->cost_s[most]))
+                most = cost;
+        if (p->cost_s[most] < 0.01 * p->iteration_s)
+            break;
+        taken[most] = true;
+        rest -= p->cost_s[most];
+        shares[count++] = (struct share){most, p->cost_s[most]};
     }
-    if (rest > 0)
+    if (rest > 1e-6 * p->iteration_s)
         shares[count++] = (struct share){-1, rest};
     return count;
 }
@@ -267,8 +104,8 @@ static void write_time(struct mcp_text *out, const struct mcp_style *style,
                        const struct mcp_prediction *p)
 {
     struct mcp_arena *arena = out->arena;
-    struct share shares[MCP_NUM_COSTS + 1];
-    struct mcp_bar parts[MCP_NUM_COSTS + 1];
+    struct share shares[MOST_SHARES];
+    struct mcp_bar parts[MOST_SHARES];
     int count = shares_of(p, shares);
     for (int i = 0; i < count; i++)
         parts[i] = (struct mcp_bar){
@@ -344,52 +181,76 @@ static void write_memory(struct mcp_text *out, const struct mcp_style *style,
 
 /* Alternatives */
 
-/* The two kinds of time of which `other` has most more than `best`. */
-static const char *losses(struct mcp_arena *arena, const struct mcp_prediction *best,
-                          const struct mcp_prediction *other)
+/* The kind of time of which `other` has most more than `best`, `but` left out; -1
+ * when there is none. */
+static int worst_cost(const struct mcp_prediction *best, const struct mcp_prediction *other,
+                      int but, double *seconds)
 {
-    struct mcp_text text = mcp_text_new(arena);
-    int first = -1;
-    for (int n = 0; n < 2; n++) {
-        int most = -1;
-        double more = 0.002 * best->iteration_s;
-        for (int cost = 0; cost < MCP_NUM_COSTS; cost++) {
-            double delta = other->cost_s[cost] - best->cost_s[cost];
-            if (cost != first && delta > more) {
-                most = cost;
-                more = delta;
-            }
+    int worst = -1;
+    *seconds = 0.002 * best->iteration_s;
+    for (int cost = 0; cost < MCP_NUM_COSTS; cost++) {
+        double more = other->cost_s[cost] - best->cost_s[cost];
+        if (cost != but && more > *seconds) {
+            worst = cost;
+            *seconds = more;
         }
-        if (most < 0)
-            break;
-        mcp_text_add(&text, "%s%s +%s", n > 0 ? ", " : "", mcp_cost_names[most],
-                     mcp_show(arena, more, MCP_SECONDS));
-        first = most;
     }
-    return text.length > 0 ? text.data : "next to nothing";
+    return worst;
+}
+
+static const char *losses(struct mcp_arena *arena, enum mcp_objective objective,
+                          const struct mcp_prediction *best, const struct mcp_prediction *other)
+{
+    if (objective == MCP_OBJECTIVE_MEMORY)
+        return mcp_format(arena, "memory +%s",
+                          gib(arena, other->peak_memory_bytes - best->peak_memory_bytes));
+    double most, next;
+    int first = worst_cost(best, other, -1, &most);
+    int second = worst_cost(best, other, first, &next);
+    if (first < 0)
+        return "next to nothing";
+    const char *text =
+        mcp_format(arena, "%s +%s", mcp_cost_names[first], mcp_show(arena, most, MCP_SECONDS));
+    if (second < 0)
+        return text;
+    return mcp_format(arena, "%s, %s +%s", text, mcp_cost_names[second],
+                      mcp_show(arena, next, MCP_SECONDS));
+}
+
+static void add_alternative(struct mcp_table *table, const struct mcp_plan *plan)
+{
+    mcp_table_cell(table, "%d", plan->tensor_parallel);
+    mcp_table_cell(table, "%d", plan->context_parallel);
+    mcp_table_cell(table, "%d", plan->pipeline_parallel);
+    mcp_table_cell(table, "%d", plan->data_parallel);
+    mcp_table_cell(table, "%d", plan->expert_parallel);
+    mcp_table_cell(table, "%d", plan->virtual_stages);
+    mcp_table_cell(table, "%d", plan->microbatch_size);
+    mcp_table_cell(table, "%d", plan->zero_stage);
+    mcp_table_cell(table, "%s", mcp_recompute_names[mcp_uniform_recompute(plan)]);
 }
 
 static void write_alternatives(struct mcp_text *out, const struct mcp_style *style,
                                const struct mcp_plan_view *view)
 {
     static const struct mcp_column columns[] = {
-        {"plan", "", MCP_LEFT},   {"iteration", "", MCP_RIGHT}, {"", "", MCP_RIGHT},
-        {"peak", "", MCP_RIGHT},  {"loses by", "", MCP_LEFT},
+        {"TP", "", MCP_RIGHT},        {"CP", "", MCP_RIGHT},   {"PP", "", MCP_RIGHT},
+        {"DP", "", MCP_RIGHT},        {"EP", "", MCP_RIGHT},   {"VP", "", MCP_RIGHT},
+        {"micro", "", MCP_RIGHT},     {"ZeRO", "", MCP_RIGHT}, {"recompute", "", MCP_LEFT},
+        {"iteration", "", MCP_RIGHT}, {"", "", MCP_RIGHT},     {"peak", "", MCP_RIGHT},
+        {"loses by", "", MCP_LEFT},
     };
     struct mcp_arena *arena = out->arena;
     struct mcp_table *table = mcp_table_new(arena, columns, sizeof columns / sizeof *columns);
     const struct mcp_prediction *best = view->prediction;
     for (int i = 0; i < view->answer->count; i++) {
         const struct mcp_prediction *p = &view->predictions[i];
-        const struct mcp_plan *plan = &view->answer->found[i].plan;
-        mcp_table_cell(table, "%s: %s", mcp_plan_degrees_text(arena, plan),
-                       mcp_plan_choices_text(arena, plan, view->question->job));
+        double frac = p->iteration_s / best->iteration_s - 1;
+        add_alternative(table, &view->answer->found[i].plan);
         mcp_table_cell(table, "%s", mcp_show(arena, p->iteration_s, MCP_SECONDS));
-        mcp_table_cell(table, "%s",
-                       i == 0 ? "best"
-                              : signed_percent(arena, p->iteration_s / best->iteration_s - 1));
+        mcp_table_cell(table, "%s", i == 0 ? "best" : signed_percent(arena, frac));
         mcp_table_cell(table, "%s", gib(arena, p->peak_memory_bytes));
-        mcp_table_cell(table, "%s", i == 0 ? "" : losses(arena, best, p));
+        mcp_table_cell(table, "%s", i == 0 ? "" : losses(arena, view->objective, best, p));
         if (i == 0)
             mcp_table_paint_row(table, MCP_BOLD);
     }
@@ -399,22 +260,52 @@ static void write_alternatives(struct mcp_text *out, const struct mcp_style *sty
 
 /* Search */
 
-static void write_rule_price(struct mcp_text *out, const struct mcp_plan_view *view, int index,
-                             const char *rule, const char *option)
+static void write_point(struct mcp_text *out, const struct mcp_style *style, const char *text)
+{
+    mcp_text_add(out, "  - ");
+    mcp_wrap(out, text, style->width - 4, 4);
+    mcp_text_add(out, "\n");
+}
+
+/* What keeping one of the article's rules costs here, in what is minimised. */
+static void write_rule_price(struct mcp_text *out, const struct mcp_style *style,
+                             const struct mcp_plan_view *view, int index, const char *rule)
 {
     struct mcp_arena *arena = out->arena;
     const struct mcp_found *beyond = &view->answer->beyond[index];
     if (!view->answer->has_beyond[index] || view->answer->count == 0)
         return;
-    double frac = beyond->iteration_s / view->answer->found[0].iteration_s - 1;
+    const struct mcp_found *best = &view->answer->found[0];
+    bool memory = view->objective == MCP_OBJECTIVE_MEMORY;
+    double frac = memory ? (double)beyond->peak_memory_bytes / (double)best->peak_memory_bytes - 1
+                         : beyond->iteration_s / best->iteration_s - 1;
     const char *plan = mcp_plan_degrees_text(arena, &beyond->plan);
-    const char *time = mcp_show(arena, beyond->iteration_s, MCP_SECONDS);
+    const char *value = memory ? gib(arena, beyond->peak_memory_bytes)
+                               : mcp_show(arena, beyond->iteration_s, MCP_SECONDS);
     if (frac < 0)
-        mcp_text_add(out, "  %s costs %.1f %% here: without it %s takes %s (%s off)\n", rule,
-                     -100 * frac, plan, time, option);
+        write_point(out, style,
+                    mcp_format(arena, "--%s-rule off would save %.1f %%: %s takes %s", rule,
+                               -100 * frac, plan, value));
     else
-        mcp_text_add(out, "  %s costs nothing here: the best it refuses, %s, takes %s (%s)\n",
-                     rule, plan, time, signed_percent(arena, frac));
+        write_point(out, style,
+                    mcp_format(arena, "the %s rule costs nothing: the best it refuses, %s, takes "
+                               "%s (%s)", rule, plan, value, signed_percent(arena, frac)));
+}
+
+static void write_refused(struct mcp_text *out, const struct mcp_style *style,
+                          const struct mcp_search_record *record)
+{
+    static const struct mcp_column columns[] = {
+        {"refused by", "", MCP_LEFT}, {"candidates", "", MCP_RIGHT}, {"share", "", MCP_RIGHT}};
+    struct mcp_table *table = mcp_table_new(out->arena, columns, 3);
+    for (int i = 0; i < record->num_refused; i++) {
+        double count = (double)record->refused[i].count;
+        mcp_table_cell(table, "%s", record->refused[i].rule);
+        mcp_table_cell(table, "%s", mcp_show_integer(out->arena, record->refused[i].count));
+        mcp_table_cell(table, "%.1f %%", 100 * count / (double)record->candidates);
+    }
+    if (record->num_refused > 0)
+        mcp_table_write(table, MCP_SKIN_TERMINAL, style, out);
 }
 
 static void write_search(struct mcp_text *out, const struct mcp_style *style,
@@ -422,34 +313,22 @@ static void write_search(struct mcp_text *out, const struct mcp_style *style,
 {
     struct mcp_arena *arena = out->arena;
     const struct mcp_search_record *record = &view->answer->record;
-    static const struct mcp_column columns[] = {
-        {"refused by", "", MCP_LEFT}, {"candidates", "", MCP_RIGHT}, {"share", "%", MCP_RIGHT}};
-    struct mcp_table *table = mcp_table_new(arena, columns, 3);
-    for (int i = 0; i < record->num_refused; i++) {
-        mcp_table_cell(table, "%s", record->refused[i].rule);
-        mcp_table_cell(table, "%s", mcp_show_integer(arena, record->refused[i].count));
-        mcp_table_cell(table, "%.1f",
-                       100 * (double)record->refused[i].count / (double)record->candidates);
-    }
     mcp_heading(out, style, "What was looked at");
-    mcp_text_add(out, "  %s candidates with uniform stages: %s priced, %s that cannot win not\n",
-                 mcp_show_integer(arena, record->candidates),
-                 mcp_show_integer(arena, record->priced),
-                 mcp_show_integer(arena, record->bounded));
-    if (mcp_table_num_rows(table) > 0)
-        mcp_table_write(table, MCP_SKIN_TERMINAL, style, out);
-    write_rule_price(out, view, 0, "the pipeline rule", "--pipeline-rule");
-    write_rule_price(out, view, 1, "the batch rule", "--batch-rule");
+    write_refused(out, style, record);
+    write_point(out, style,
+                mcp_format(arena, "%s candidates, all with uniform stages: %s priced in full, of "
+                           "which %s fit; %s not, as they only add recompute to one that fits",
+                           mcp_show_integer(arena, record->candidates),
+                           mcp_show_integer(arena, record->priced),
+                           mcp_show_integer(arena, record->fitting),
+                           mcp_show_integer(arena, record->bounded)));
+    if (view->answer->count > 0)
+        write_point(out, style, "proven best over uniform stages; uneven ones are not looked at");
+    write_rule_price(out, style, view, 0, "pipeline");
+    write_rule_price(out, style, view, 1, "batch");
 }
 
 /* What it rests on */
-
-static void write_point(struct mcp_text *out, const struct mcp_style *style, const char *text)
-{
-    mcp_text_add(out, "  - ");
-    mcp_wrap(out, text, style->width - 4, 4);
-    mcp_text_add(out, "\n");
-}
 
 static void write_assumptions(struct mcp_text *out, const struct mcp_style *style,
                               const struct mcp_plan_view *view)
@@ -510,6 +389,7 @@ static void write_changes(struct mcp_text *out, const struct mcp_style *style,
 void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
                         const struct mcp_plan_view *view)
 {
+    bool answers = view->priced && (view->answer->count > 0 || view->predicts);
     write_question(out, style, view->question);
     if (view->arithmetic)
         mcp_text_add(out, "  %s\n", view->arithmetic);
@@ -518,16 +398,17 @@ void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
     if (view->refusals.count > 0)
         write_refusals(out, style, view);
     write_changes(out, style, view);
-    if (view->priced) {
-        write_layout(out, style, view);
+    if (view->priced)
+        mcp_plan_layout_text(out, style, view);
+    if (answers)
         write_time(out, style, view->prediction);
+    if (view->priced)
         write_memory(out, style, view);
-    }
     if (view->answer->count > 1)
         write_alternatives(out, style, view);
     if (view->answer->record.candidates > 1)
         write_search(out, style, view);
-    if (view->priced)
+    if (answers)
         write_assumptions(out, style, view);
 }
 

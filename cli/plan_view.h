@@ -29,6 +29,10 @@ const char *mcp_plan_degrees_text(struct mcp_arena *arena, const struct mcp_plan
 const char *mcp_plan_choices_text(struct mcp_arena *arena, const struct mcp_plan *plan,
                                   const struct mcp_job *job);
 
+/* The layout in words and drawn over the nodes. */
+void mcp_plan_layout_text(struct mcp_text *out, const struct mcp_style *style,
+                          const struct mcp_plan_view *view);
+
 /* plan.json (docs/FORMATS.md). */
 struct mcp_json *mcp_plan_view_json(struct mcp_arena *arena, const struct mcp_plan_view *view);
 void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,

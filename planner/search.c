@@ -44,6 +44,7 @@ struct worker {
     struct mcp_arena *arena;
     struct mcp_pricer *pricer;
     struct mcp_prediction *prediction;
+    int64_t *static_bytes; /* of the layout's first plans by interleave and ZeRO; 0: none yet */
 };
 
 static void refuse(struct mcp_search_record *record, const char *rule, int64_t count)
@@ -93,21 +94,37 @@ static void join_best(struct best *into, enum mcp_objective objective, const str
         keep(into, objective, &from->found, from->recompute);
 }
 
-/* KEEPS_ALL .. BREAKS_BATCH, or NUM_CLASSES for a plan that is refused. */
-static int classify(const struct search *search, const struct mcp_plan *plan,
-                    struct mcp_search_record *record)
+/* The rule that refuses a plan; NULL when none does. Recompute breaks none. */
+static const char *why_refused(const struct search *search, const struct mcp_plan *plan,
+                               bool *pipeline, bool *batch)
 {
+    *pipeline = mcp_space_keeps_pipeline_rule(search->space) &&
+                !mcp_pipeline_rule(search->question, plan);
+    *batch = mcp_space_keeps_batch_rule(search->space) && !mcp_batch_rule(search->question, plan);
     const char *rule = mcp_illegal_rule(search->question, plan);
-    bool pipeline = !mcp_space_keeps_pipeline_rule(search->space) ||
-                    mcp_pipeline_rule(search->question, plan);
-    bool batch = rule || !mcp_space_keeps_batch_rule(search->space) ||
-                 mcp_batch_rule(search->question, plan);
-    if (!rule && pipeline && batch)
+    return rule ? rule : *pipeline ? mcp_rule_pipeline : *batch ? mcp_rule_batch : NULL;
+}
+
+/* KEEPS_ALL .. BREAKS_BATCH, or NUM_CLASSES for one that is not even priced. */
+static int classify(const struct search *search, const struct mcp_plan *plan,
+                    const char **refused)
+{
+    bool pipeline, batch;
+    *refused = why_refused(search, plan, &pipeline, &batch);
+    if (*refused == NULL)
         return KEEPS_ALL;
-    refuse(record, rule ? rule : pipeline ? mcp_rule_batch : mcp_rule_pipeline, 1);
-    if (rule || pipeline == batch)
-        return NUM_CLASSES;
-    return pipeline ? BREAKS_BATCH : BREAKS_PIPELINE;
+    if (*refused == mcp_rule_pipeline && !batch)
+        return BREAKS_PIPELINE;
+    return *refused == mcp_rule_batch ? BREAKS_BATCH : NUM_CLASSES;
+}
+
+static int64_t static_peak(const struct mcp_prediction *prediction, int stages)
+{
+    int64_t peak = 0;
+    for (int i = 0; i < stages; i++)
+        if (prediction->stages[i].static_bytes > peak)
+            peak = prediction->stages[i].static_bytes;
+    return peak;
 }
 
 /* Prices a candidate; true when it fits. */
@@ -125,31 +142,54 @@ static bool price(const struct search *search, struct worker *worker, const stru
     }
     if (worker->prediction->fits)
         keep(&finding->best[class], objective, &found, recompute);
+    if (class == KEEPS_ALL && worker->prediction->fits)
+        finding->record.fitting++;
     else if (class == KEEPS_ALL)
         refuse(&finding->record, mcp_rule_memory, 1);
     return worker->prediction->fits;
 }
 
-/* Candidates first .. first + count differ in recompute alone, least first. */
+/* Is what such plans keep between steps too much, as one that was priced shows? */
+static bool hopeless(const struct search *search, const struct worker *worker, int kept)
+{
+    return !search->options->exhaustive && worker->static_bytes[kept] > 0 &&
+           worker->static_bytes[kept] + search->question->stack->reserve_bytes >
+               worker->prediction->memory_limit_bytes;
+}
+
+/* Candidates first .. first + count differ in recompute alone, least first. Those
+ * that break an article rule are counted before, and priced to say what it costs. */
 static void judge_recomputes(const struct search *search, struct worker *worker,
-                             const struct mcp_choices *choices, int64_t first,
+                             const struct mcp_choices *choices, int64_t first, int class,
                              struct finding *finding)
 {
-    bool stops = !search->options->exhaustive && search->options->objective != MCP_OBJECTIVE_MEMORY;
-    int count = choices->recomputes.count;
-    for (int i = 0; i < count; i++) {
+    bool stops = !search->options->exhaustive &&
+                 search->options->objective != MCP_OBJECTIVE_MEMORY;
+    int count = choices->recomputes.count, kept = mcp_choices_kept(choices, first), i = 0;
+    bool fits = false;
+    for (; i < count && !(fits && stops) && !hopeless(search, worker, kept); i++) {
         struct mcp_plan plan;
         mcp_choices_plan(choices, first + i, &plan);
-        int class = classify(search, &plan, &finding->record);
-        if (class == NUM_CLASSES || !price(search, worker, &plan, class, finding) || !stops)
-            continue;
-        if (class == KEEPS_ALL)
-            finding->record.bounded += count - i - 1;
-        else
-            refuse(&finding->record, class == BREAKS_BATCH ? mcp_rule_batch : mcp_rule_pipeline,
-                   count - i - 1);
-        return;
+        fits = price(search, worker, &plan, class, finding);
+        worker->static_bytes[kept] = static_peak(worker->prediction, plan.pipeline_parallel);
     }
+    if (class == KEEPS_ALL && fits)
+        finding->record.bounded += count - i;
+    else if (class == KEEPS_ALL && i < count)
+        refuse(&finding->record, mcp_rule_memory, count - i);
+}
+
+static void judge(const struct search *search, struct worker *worker,
+                  const struct mcp_choices *choices, int64_t first, struct finding *finding)
+{
+    const char *refused;
+    struct mcp_plan plan;
+    mcp_choices_plan(choices, first, &plan);
+    int class = classify(search, &plan, &refused);
+    if (refused)
+        refuse(&finding->record, refused, choices->recomputes.count);
+    if (class != NUM_CLASSES)
+        judge_recomputes(search, worker, choices, first, class, finding);
 }
 
 static void judge_layout(const struct search *search, struct worker *worker, int index)
@@ -160,8 +200,10 @@ static void judge_layout(const struct search *search, struct worker *worker, int
     mcp_space_choices(arena, search->question, search->space, &search->layouts[index], &choices);
     int64_t count = mcp_choices_count(&choices);
     finding->record.candidates = count;
+    worker->static_bytes =
+        MCP_ARRAY(arena, choices.num_interleaves * choices.zero_stages.count, int64_t);
     for (int64_t first = 0; first < count; first += choices.recomputes.count)
-        judge_recomputes(search, worker, &choices, first, finding);
+        judge(search, worker, &choices, first, finding);
     mcp_arena_free(arena);
 }
 
@@ -172,7 +214,7 @@ static void judge_all(const struct search *search)
     {
         struct mcp_arena *arena = mcp_arena_new();
         struct worker worker = {arena, mcp_pricer_new(arena, search->question),
-                                MCP_NEW(arena, struct mcp_prediction)};
+                                MCP_NEW(arena, struct mcp_prediction), NULL};
 #pragma omp for schedule(dynamic)
         for (int i = 0; i < search->num_layouts; i++)
             judge_layout(search, &worker, i);
@@ -195,6 +237,7 @@ static void join_records(const struct search *search, struct mcp_search_record *
         out->candidates += record->candidates;
         out->bounded += record->bounded;
         out->priced += record->priced;
+        out->fitting += record->fitting;
         for (int k = 0; k < record->num_refused; k++)
             refuse(out, record->refused[k].rule, record->refused[k].count);
     }

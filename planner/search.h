@@ -2,9 +2,11 @@
  *
  * Every candidate of planner/space.h is judged: refused by a rule of meaning
  * (step/legal.h), by one of the article's rules, or by memory; or priced in full
- * by step/estimate.h and compared. The one short cut: where a plan fits, the same
- * plan with more recompute only adds work, so it is not priced when time is what
- * counts. The answer does not depend on the number of threads. */
+ * by step/estimate.h and compared. Two short cuts change no answer. Where a plan
+ * fits, the same plan with more recompute only adds work, so it is not priced when
+ * time is what counts. Where what is kept between steps is too much, plans that
+ * keep the same are refused by memory without being priced. The answer does not
+ * depend on the number of threads. */
 #ifndef MCP_PLANNER_SEARCH_H
 #define MCP_PLANNER_SEARCH_H
 
@@ -47,14 +49,14 @@ struct mcp_refused {
 };
 #define MCP_MAX_REFUSED 32
 
-/* candidates = refused + bounded + what was priced and fits; plans refused by
- * memory are priced first. */
+/* candidates = refused + bounded + fitting. */
 struct mcp_search_record {
     int64_t candidates;
     int num_refused;
     struct mcp_refused refused[MCP_MAX_REFUSED]; /* most frequent first */
     int64_t bounded; /* not priced: cannot win */
-    int64_t priced;  /* in time and memory */
+    int64_t priced;  /* in time and memory, of those that keep all rules; */
+    int64_t fitting; /* of these */
     int64_t milps;   /* integer programs solved */
     bool proven_optimal; /* over uniform stages */
     double gap_frac;     /* how much better an unseen plan of the space could be */
@@ -65,7 +67,7 @@ struct mcp_answer {
     struct mcp_found *found; /* [count] best first, each of another layout */
     struct mcp_search_record record;
     bool has_smallest;
-    struct mcp_found smallest; /* needs the least memory of those that keep all rules */
+    struct mcp_found smallest; /* needs the least memory of those priced that keep all rules */
     bool has_beyond[2];
     struct mcp_found beyond[2]; /* the best that breaks the pipeline rule, the batch rule alone */
 };

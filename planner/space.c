@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-enum { MOST_SEQUENCES_IN_MICROBATCH = 4096 };
+enum { MOST_SEQUENCES_IN_MICROBATCH = 4096, MOST_CONTEXT_RANKS = 128 };
 
 const char *const mcp_knob_names[MCP_NUM_KNOBS] = {
     [MCP_KNOB_TENSOR] = "tensor_parallel",
@@ -219,7 +219,8 @@ int mcp_space_layouts(struct mcp_arena *arena, const struct mcp_question *questi
             continue;
         for (int j = 0; j < degrees.count; j++) {
             int c = degrees.items[j];
-            if (gpus / t % c == 0 && allows(space, MCP_KNOB_CONTEXT, c))
+            bool asked = space->knobs[MCP_KNOB_CONTEXT].given || c <= MOST_CONTEXT_RANKS;
+            if (gpus / t % c == 0 && asked && allows(space, MCP_KNOB_CONTEXT, c))
                 add_pipelines(&layouts, &degrees, gpus / t / c,
                               (struct mcp_layout){t, c, 1, 1, 1});
         }
@@ -507,6 +508,14 @@ void mcp_choices_plan(const struct mcp_choices *choices, int64_t index, struct m
     out->microbatch_size = choices->microbatches.items[microbatch];
     out->zero_stage = choices->zero_stages.items[zero];
     out->chunks = choices->chunks[interleave * choices->recomputes.count + recompute];
+}
+
+int mcp_choices_kept(const struct mcp_choices *choices, int64_t index)
+{
+    take_digit(&index, choices->recomputes.count);
+    int zero = take_digit(&index, choices->zero_stages.count);
+    take_digit(&index, choices->microbatches.count);
+    return take_digit(&index, choices->num_interleaves) * choices->zero_stages.count + zero;
 }
 
 enum mcp_recompute mcp_uniform_recompute(const struct mcp_plan *plan)

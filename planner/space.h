@@ -4,7 +4,8 @@
  * data, expert. Under a layout the other choices are independent lists, so a
  * candidate is a number: choices have a product, and an order that never changes.
  *
- *   tensor, context, pipeline   divisors of the GPUs; data is what remains
+ *   tensor, context, pipeline   divisors of the GPUs, context up to 128; data is
+ *                               what remains
  *   expert_parallel             divisors of the experts that divide t c d
  *   virtual_stages              1, and for each size of chunk the fewest
  *                               that give it
@@ -112,6 +113,10 @@ void mcp_space_choices(struct mcp_arena *arena, const struct mcp_question *quest
 int64_t mcp_choices_count(const struct mcp_choices *choices);
 /* Candidate 0 <= index < count. Its chunks are shared: copy what is kept. */
 void mcp_choices_plan(const struct mcp_choices *choices, int64_t index, struct mcp_plan *out);
+
+/* Which of interleaves x zero_stages it has: plans equal in it keep the same weights,
+ * gradients and optimizer state. Below their product. */
+int mcp_choices_kept(const struct mcp_choices *choices, int64_t index);
 
 /* What recompute all layers of a uniform plan do. */
 enum mcp_recompute mcp_uniform_recompute(const struct mcp_plan *plan);

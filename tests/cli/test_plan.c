@@ -1,0 +1,275 @@
+/* tests/cli/test_plan.c: mcpplan plan as its users meet it: options, exit codes,
+ * sentences, plan.json. */
+#include "core/arena.h"
+#include "core/cluster.h"
+#include "core/json.h"
+#include "core/plan.h"
+#include "core/stack.h"
+#include "core/text.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* stdout of "mcpplan plan OPTIONS", stderr too when `both`. */
+static char *plan(struct mcp_arena *arena, const char *options, bool both, int *status)
+{
+    const char *program = getenv("MCPPLAN");
+    struct mcp_text out = mcp_text_new(arena);
+    char block[4096];
+    size_t got;
+    FILE *pipe = popen(mcp_format(arena, "LC_ALL=C COLUMNS=100 %s plan %s 2>%s </dev/null",
+                                  program ? program : "build/release/mcpplan", options,
+                                  both ? "&1" : "/dev/null"),
+                       "r");
+    cr_assert(pipe != NULL);
+    mcp_text_append(&out, "", 0);
+    while ((got = fread(block, 1, sizeof block, pipe)) > 0)
+        mcp_text_append(&out, block, got);
+    int wait_status = pclose(pipe);
+    *status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128;
+    return out.data;
+}
+
+struct case_says {
+    char name[48];
+    char options[200];
+    int status;
+    char says[3][80];
+};
+ParameterizedTestParameters(plan, says)
+{
+    static struct case_says cases[] = {
+        {"a search",
+         "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64",
+         0,
+         {"an iteration", "proven best over uniform stages", "fits:"}},
+        {"no model", "--cluster dgx-h100 --global-batch-size 64", 2, {"plan needs --model"}},
+        {"no batch", "--model gpt2 --cluster dgx-h100", 2, {"plan needs --global-batch-size"}},
+        {"degree 0",
+         "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --tensor-parallel 0",
+         2,
+         {"tensor-parallel"}},
+        {"degree 2^31",
+         "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --tensor-parallel 2147483648",
+         2,
+         {"tensor-parallel"}},
+        {"degree 2^31 - 1",
+         "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --virtual-stages 2147483647",
+         5,
+         {"virtual_stages=2147483647", "exceeds num_layers=12"}},
+        {"world not divisible",
+         "--model llama-3.1-8b --cluster dgx-h100:2 --global-batch-size 64 --tensor-parallel 3",
+         5,
+         {"tensor_parallel=3 does not divide 16 GPUs (16 = 3 x 5 + 1)", "nearest: 2 and 4"}},
+        {"degrees that are too many together",
+         "--model llama-3.1-8b --cluster dgx-h100:2 --global-batch-size 64 --tensor-parallel 8 "
+         "--pipeline-parallel 4",
+         5,
+         {"= 32 does not divide 16 GPUs", "nearest number of GPUs is 32"}},
+        {"batch not divisible",
+         "--model gpt2 --cluster dgx-h100 --global-batch-size 12 --data-parallel 8",
+         5,
+         {"data_parallel=8 does not divide global_batch_size=12", "16"}},
+        {"batch that no replica count divides",
+         "--model gpt2 --cluster dgx-h100 --global-batch-size 9 --microbatch-size 2",
+         5,
+         {"microbatch_size=2", "does not divide global_batch_size=9", "nearest legal 1"}},
+        {"more stages than layers",
+         "--model llama-3.1-8b --cluster dgx-h100:8 --global-batch-size 64 --pipeline-parallel 64",
+         5,
+         {"pipeline_parallel=64", "exceeds num_layers=32", "nearest legal pipeline_parallel=32"}},
+        {"more GPUs than the named nodes have",
+         "--model gpt2 --cluster dgx-h100:2 --global-batch-size 64 --gpus 24",
+         5,
+         {"24 GPUs", "16"}},
+        {"as many nodes as the GPUs need",
+         "--model gpt2 --cluster dgx-h100 --global-batch-size 64 --gpus 16",
+         0,
+         {"2 nodes of dgx-h100", "on 16 x"}},
+        {"too large",
+         "--model llama-3.1-405b --cluster dgx-h100 --global-batch-size 64",
+         6,
+         {"the smallest plan needs", "GiB more than", "nearest change: 128 GPUs"}},
+        {"everything pinned that does not fit is predicted",
+         "--model llama-3.1-405b --cluster dgx-h100 --global-batch-size 64 --tensor-parallel 8 "
+         "--microbatch-size 1 --zero-stage 0 --recompute full",
+         0,
+         {"does not fit:", "GiB too much", "Where the time goes"}},
+        {"the article's rule of thumb",
+         "--model article-34b --cluster dgx-a100:8 --global-batch-size 1024 --method rule",
+         6,
+         {"= 96", "tensor_parallel=6 does not divide num_attention_heads", "floor(64 / 96) = 0"}},
+        {"degrees and the rule of thumb",
+         "--model article-34b --cluster dgx-a100:8 --global-batch-size 1024 --method rule "
+         "--tensor-parallel 8",
+         2,
+         {"--method rule chooses tensor_parallel itself"}},
+        {"learned positions end",
+         "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --sequence-length 2048",
+         5,
+         {"sequence_length=2048 exceeds the 1024 learned positions"}},
+        {"a pinned degree lifts its rule with a note",
+         "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64 --pipeline-parallel 8 "
+         "--tensor-parallel 1",
+         0,
+         {"note: pipeline_parallel=8 is pinned"}},
+        {"an unknown schedule",
+         "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --schedule 1f2b",
+         2,
+         {"1f1b"}},
+        {"a precision the GPU lacks",
+         "--model gpt2 --cluster dgx-a100 --global-batch-size 8 --precision fp8",
+         5,
+         {"has no known rate in precision fp8"}},
+    };
+    return cr_make_param_array(struct case_says, cases, sizeof cases / sizeof *cases);
+}
+ParameterizedTest(struct case_says *c, plan, says)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    int status;
+    const char *out = plan(arena, c->options, true, &status);
+    cr_expect(eq(int, status, c->status), "%s: %s", c->name, out);
+    for (int i = 0; i < 3; i++)
+        cr_expect(strstr(out, c->says[i]) != NULL, "%s: no \"%s\" in: %s", c->name, c->says[i],
+                  out);
+    mcp_arena_free(arena);
+}
+
+static struct mcp_json *parse(struct mcp_arena *arena, const char *text)
+{
+    struct mcp_json *json;
+    struct mcp_error err;
+    cr_assert(mcp_json_parse(arena, "stdout", text, strlen(text), &json, &err) == MCP_OK, "%s",
+              err.text);
+    return json;
+}
+
+static struct mcp_json *member(struct mcp_json *json, const char *key)
+{
+    struct mcp_json *object;
+    struct mcp_error err;
+    cr_assert(mcp_json_object(json, key, &object, &err) == MCP_OK, "%s", err.text);
+    return object;
+}
+
+/* All of a plan's inputs come back from its file: nothing else is needed. */
+Test(plan, json_is_complete)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_model model;
+    struct mcp_cluster cluster;
+    struct mcp_job job;
+    struct mcp_stack stack;
+    struct mcp_plan read;
+    struct mcp_error err;
+    int status;
+    struct mcp_json *json =
+        parse(arena, plan(arena,
+                          "--model mixtral-8x7b --cluster dgx-h100:2 --global-batch-size 64 "
+                          "--json",
+                          false, &status));
+    cr_assert(eq(int, status, 0));
+    cr_expect(mcp_model_from_json(arena, member(json, "model"), &model, &err) == MCP_OK, "%s",
+              err.text);
+    cr_expect(mcp_cluster_from_json(arena, member(json, "cluster"), &cluster, &err) == MCP_OK, "%s",
+              err.text);
+    cr_expect(mcp_job_from_json(arena, member(json, "job"), &job, &err) == MCP_OK, "%s", err.text);
+    cr_expect(mcp_stack_from_json(arena, member(json, "stack"), &stack, &err) == MCP_OK, "%s",
+              err.text);
+    cr_assert(mcp_plan_from_json(arena, json, &read, &err) == MCP_OK, "%s", err.text);
+    cr_expect(eq(int, mcp_plan_world(&read), 16));
+    cr_expect(eq(int, mcp_cluster_gpus(&cluster), 16));
+    cr_expect(eq(i64, job.global_batch_size, 64));
+    cr_expect(eq(int, model.num_layers, 32));
+    mcp_arena_free(arena);
+}
+
+Test(plan, search_record_adds_up)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err;
+    int64_t candidates, bounded, priced, fitting, sum = 0;
+    bool proven = false;
+    int status;
+    struct mcp_json *search = member(
+        parse(arena, plan(arena,
+                          "--model llama-3.1-70b --cluster dgx-h100:4 --global-batch-size 64 "
+                          "--json",
+                          false, &status)),
+        "search");
+    struct mcp_json *refused = member(search, "refused");
+    cr_assert(mcp_json_int64(search, "candidates", &candidates, &err) == MCP_OK);
+    cr_assert(mcp_json_int64(search, "bounded", &bounded, &err) == MCP_OK);
+    cr_assert(mcp_json_int64(search, "priced", &priced, &err) == MCP_OK);
+    cr_assert(mcp_json_bool(search, "proven_optimal", &proven, &err) == MCP_OK);
+    cr_assert(mcp_json_int64(search, "fitting", &fitting, &err) == MCP_OK);
+    for (size_t i = 0; i < mcp_json_count(refused); i++) {
+        int count;
+        const char *rule;
+        mcp_json_member(refused, i, &rule);
+        cr_assert(mcp_json_int(refused, rule, &count, &err) == MCP_OK);
+        sum += count;
+    }
+    cr_expect(eq(i64, candidates, sum + bounded + fitting));
+    cr_expect(lt(i64, fitting, priced));
+    cr_expect(proven);
+    mcp_arena_free(arena);
+}
+
+/* The same question gives the same bytes, on stdout and with -o. */
+Test(plan, same_bytes)
+{
+    static const char question[] =
+        "--model llama-3.1-8b --cluster dgx-h100:2 --global-batch-size 64";
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_text file;
+    struct mcp_error err;
+    char path[] = "/tmp/mcpplan-test-XXXXXX";
+    int status, descriptor = mkstemp(path);
+    cr_assert(descriptor >= 0);
+    close(descriptor);
+    const char *first = plan(arena, mcp_format(arena, "%s --json", question), false, &status);
+    const char *again =
+        plan(arena, mcp_format(arena, "%s --json -o %s", question, path), false, &status);
+    cr_expect(eq(int, status, 0));
+    cr_expect(mcp_same(first, again));
+    cr_assert(mcp_file_read(arena, path, MCP_MAX_FILE_BYTES, &file, &err) == MCP_OK, "%s",
+              err.text);
+    cr_expect(mcp_same(file.data, first));
+    unlink(path);
+    mcp_arena_free(arena);
+}
+
+/* A refused question is answered in JSON too, and writes no file. */
+Test(plan, refusals_in_json)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_json *list;
+    struct mcp_error err;
+    bool world = false, heads = false;
+    int status;
+    struct mcp_json *json =
+        parse(arena, plan(arena,
+                          "--model article-34b --cluster dgx-a100:8 --global-batch-size 1024 "
+                          "--method rule --json -o /nonexistent/plan.json",
+                          false, &status));
+    cr_expect(eq(int, status, 6));
+    cr_assert(mcp_json_array(json, "refusals", &list, &err) == MCP_OK);
+    for (size_t i = 0; i < mcp_json_count(list); i++) {
+        const char *rule;
+        cr_assert(mcp_json_string(mcp_json_at(list, i), "rule", &rule, &err) == MCP_OK);
+        world |= mcp_same(rule, "world_equals_gpus");
+        heads |= mcp_same(rule, "tensor_parallel_divides_heads");
+    }
+    cr_expect(world);
+    cr_expect(heads);
+    cr_expect(not(mcp_json_has(json, "predicted")));
+    mcp_arena_free(arena);
+}
