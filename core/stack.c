@@ -40,6 +40,7 @@ static const struct field fields[] = {
     FRAC(expert_overlap_frac),
     FRAC(regather_exposed_frac),
     RATE(network_frac),
+    FIELD(REAL, message_network_frac, 0.01, 10),
     OTHER(TEXT, attention),
     OTHER(FLAG, fused_attention_sinks),
     OTHER(FLAG, scatter_gather_pipeline),

@@ -43,6 +43,7 @@ struct mcp_stack {
     double expert_overlap_frac;
     double regather_exposed_frac; /* SP's backward re-gathers, when nothing is overlapped */
     double network_frac;          /* this stack's share of the fabric's efficiency */
+    double message_network_frac;  /* messages between stages: their rate over that of rings */
     /* behaviour */
     const char *attention;         /* default kernel */
     bool fused_attention_sinks;    /* sinks do not force unfused attention */

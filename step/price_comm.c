@@ -124,7 +124,8 @@ double mcp_send_seconds(const struct mcp_pricing *pricing, int stage, int delta,
         int members = members_in(pricing, MCP_PIPELINE, tier, stages);
         if (stage / members != to / members)
             continue;
-        double share = tier == 0 ? MCP_SEND_DOMAIN_FRAC : 1;
+        double share = tier == 0 ? MCP_SEND_DOMAIN_FRAC
+                                 : pricing->question->stack->message_network_frac;
         return MCP_SEND_START_S + cluster->tiers[tier].round_trip_s / 2 +
                bytes / (share * network_bandwidth(pricing, tier));
     }
