@@ -30,7 +30,8 @@ char *mcp_strdup(struct mcp_arena *arena, const char *text);
 char *mcp_strndup(struct mcp_arena *arena, const char *text, size_t length);
 char *mcp_format(struct mcp_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-char *mcp_vformat(struct mcp_arena *arena, const char *format, va_list args);
+char *mcp_vformat(struct mcp_arena *arena, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 
 /* Ties a foreign handle to the arena: undo(handle) runs when it is freed. */
 void mcp_defer(struct mcp_arena *arena, void (*undo)(void *), void *handle);
