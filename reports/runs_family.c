@@ -6,25 +6,30 @@
 /* First match wins. What rows leave unsaid is what the software's users leave
  * at its default, or what its papers say. */
 static const struct mcp_run_family families[] = {
-    {"vTrain", "megatron-deepspeed", true, true, false, false, 0},
-    {"BigScience", "bigscience", true, true, false, false, 1},
-    {"BLOOM", "bigscience", true, true, false, false, 1},
-    {"Megatron-LM README", "megatron-2021", true, true, false, false, 0},
-    {"Megatron-Turing", "megatron-2021", true, true, false, false, 0},
-    {"Reducing Activation", "megatron-2021", true, true, false, false, 0},
-    {"MegaScale", "megatron-2021", true, true, false, true, 1},
-    {"MosaicML", "llm-foundry", false, true, false, false, 3},
-    {"torchtitan", "torchtitan", false, false, false, true, 3},
-    {"IBM fms-fsdp", "fsdp", false, false, false, false, 3},
-    {"NeMo AutoModel", "fsdp", false, false, false, true, 3},
-    {"InternEvo", "internevo", false, false, true, false, 1},
-    {"nanotron", "nanotron", false, false, false, true, 1},
-    {"SimuMax", "megatron-core-plain", false, false, false, true, 1},
-    {"MLPerf", "megatron-core-mlperf", false, false, true, true, 1},
+    {"vTrain", "megatron-deepspeed", true, true, false, false, 0, NULL},
+    {"BigScience", "bigscience", true, true, false, false, 1, NULL},
+    {"BLOOM", "bigscience", true, true, false, false, 1, NULL},
+    {"Megatron-LM README", "megatron-2021", true, true, false, false, 0, NULL},
+    {"Megatron-Turing", "megatron-2021", true, true, false, false, 0, NULL},
+    {"Reducing Activation", "megatron-2021", true, true, false, false, 0, NULL},
+    {"MegaScale", "megatron-2021", true, true, false, true, 1, NULL},
+    {"MosaicML", "llm-foundry", false, true, false, false, 3, NULL},
+    {"torchtitan", "torchtitan", false, false, false, true, 3, NULL},
+    {"IBM fms-fsdp", "fsdp", false, false, false, false, 3, NULL},
+    {"NeMo AutoModel", "fsdp", false, false, false, true, 3, NULL},
+    {"InternEvo", "internevo", false, false, true, false, 1, NULL},
+    {"nanotron", "nanotron", false, false, false, true, 1, NULL},
+    {"SimuMax", "megatron-core-plain", false, false, false, true, 1, NULL},
+    {"MLPerf", "megatron-core-mlperf", false, false, true, true, 1, NULL},
+    {"Megatron-Bridge performance summary (NeMo container 26.06", "megatron-bridge", false, false,
+     true, true, 1, "dispatcher=hybridep; EP a2a overlap; cudagraph=full_iteration"},
+    {"Megatron-Bridge performance summary (NeMo container 26.08", "megatron-bridge", false, false,
+     true, true, 1, "dispatcher=hybridep; EP a2a overlap; cudagraph=full_iteration"},
     {"Megatron-Bridge performance summary (NeMo container 26", "megatron-bridge", false, false,
-     true, true, 1},
-    {"Megatron-LM functional-test", "megatron-core", true, true, false, false, 0},
-    {"", "megatron-core", false, false, true, true, 1},
+     true, true, 1, "dispatcher=hybridep"},
+    {"Megatron-Bridge measured", "megatron-core", false, false, true, true, 1, "dispatcher=deepep"},
+    {"Megatron-LM functional-test", "megatron-core", true, true, false, false, 0, NULL},
+    {"", "megatron-core", false, false, true, true, 1, NULL},
 };
 
 const struct mcp_run_family *mcp_run_family_of(const struct mcp_run_row *row)
@@ -36,11 +41,28 @@ const struct mcp_run_family *mcp_run_family_of(const struct mcp_run_row *row)
     return family;
 }
 
+const char *mcp_run_flags(const struct mcp_run_row *row)
+{
+    const char *usual = mcp_run_family_of(row)->expert_flags;
+    const char *gpu = mcp_row_cell(row, "gpu");
+    const bool blackwell = mcp_starts_with(gpu, "B") || mcp_starts_with(gpu, "GB");
+    if (!mcp_row_has(row, "overlap_flags") && mcp_row_has(row, "experts") && usual != NULL)
+        return blackwell ? usual : "dispatcher=deepep";
+    return mcp_row_cell(row, "overlap_flags");
+}
+
+bool mcp_run_flagged(const struct mcp_run_row *row, const char *part)
+{
+    return mcp_contains_ignoring_case(mcp_run_flags(row), part);
+}
+
 /* Profiles that a row's words choose inside its family. */
 static const struct {
     const char *stack, *column, *says, *instead;
 } variants[] = {
     {"megatron-core", "notes", "MaxText", "maxtext"},
+    {"megatron-core", "gpu", "B200-", "megatron-core-blackwell"},
+    {"megatron-core", "gpu", "B300-", "megatron-core-blackwell"},
     {"bigscience", "precision", "bf16", "bigscience-bf16"},
     {"llm-foundry", "precision", "PURE", "llm-foundry-pure"},
     {"torchtitan", "precision", "rowwise", "torchtitan-rowwise"},
@@ -55,7 +77,7 @@ static const char *stack_name(const struct mcp_run_row *row)
         if (mcp_same(name, variants[i].stack) &&
             mcp_row_says(row, variants[i].column, variants[i].says))
             return variants[i].instead;
-    if (mcp_same(name, "torchtitan") && !mcp_row_says(row, "overlap_flags", "compile"))
+    if (mcp_same(name, "torchtitan") && !mcp_run_flagged(row, "compile"))
         return "torchtitan-eager";
     return name;
 }
@@ -74,14 +96,21 @@ static enum mcp_status find_stack(const struct mcp_run_row *row, const char *nam
                     runs->num_stacks);
 }
 
-/* A graph that a row's flags name; they win over the stack's habit. */
-static void apply_graph(const struct mcp_run_row *row, struct mcp_stack *stack)
+/* Flags win over the stack's habit. A graph of the whole iteration leaves no host
+ * in the loop; one of some modules leaves the others to it. */
+static void apply_flags(struct mcp_run_row *row, struct mcp_stack *stack)
 {
-    if (mcp_row_says(row, "overlap_flags", "no CUDA graph"))
+    if (mcp_run_flagged(row, "no CUDA graph"))
         stack->cuda_graph = false;
-    else if (mcp_row_says(row, "overlap_flags", "CUDA graph") ||
-             mcp_row_says(row, "overlap_flags", "cudagraph="))
+    else if (mcp_run_flagged(row, "CUDA graph") || mcp_run_flagged(row, "cudagraph="))
         stack->cuda_graph = true;
+    if (mcp_run_flagged(row, "full_iteration") || mcp_run_flagged(row, "full CUDA graph"))
+        stack->moe_sync_s = 0;
+    if (mcp_run_family_of(row)->expert_flags != NULL || mcp_run_flagged(row, "deepep") ||
+        mcp_run_flagged(row, "hybridep"))
+        stack->deduplicated_dispatch = !mcp_run_flagged(row, "all-to-all dispatcher");
+    if (mcp_run_flags(row) != mcp_row_cell(row, "overlap_flags"))
+        mcp_row_note(row, "flags not stated: %s assumed", mcp_run_flags(row));
 }
 
 /* ZeRO inside a shard group smaller than the data group has fewer owners. */
@@ -100,10 +129,7 @@ enum mcp_status mcp_run_read_stack(struct mcp_run_row *row, struct mcp_stack *ou
                                    struct mcp_error *err)
 {
     MCP_TRY(find_stack(row, stack_name(row), out, err));
-    apply_graph(row, out);
-    if (mcp_row_says(row, "overlap_flags", "deepep") ||
-        mcp_row_says(row, "overlap_flags", "hybridep"))
-        out->deduplicated_dispatch = true;
+    apply_flags(row, out);
     return apply_shard_group(row, out, err);
 }
 

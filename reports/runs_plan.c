@@ -90,7 +90,7 @@ static void set_runs(struct mcp_arena *arena, struct mcp_chunk *chunk,
 /* "...; pp_layout=Et*4|(t*4|)*14tmL" and what may follow a ';'. */
 static const char *stated_layout(const struct mcp_run_row *row)
 {
-    const char *text = strstr(mcp_row_cell(row, "overlap_flags"), "pp_layout=");
+    const char *text = strstr(mcp_run_flags(row), "pp_layout=");
     if (text == NULL)
         return NULL;
     text += strlen("pp_layout=");
@@ -161,7 +161,7 @@ static enum mcp_status check_world(const struct mcp_run_row *row, const struct m
 
 static void read_overlap(const struct mcp_run_row *row, struct mcp_plan *plan)
 {
-    const char *flags = mcp_row_cell(row, "overlap_flags");
+    const char *flags = mcp_run_flags(row);
     const bool off = mcp_starts_with(flags, "none");
     const bool on = mcp_run_family_of(row)->overlaps && !off;
     plan->overlap.tensor = (on && !mcp_contains_ignoring_case(flags, "no TP comm overlap")) ||
@@ -192,7 +192,7 @@ static enum mcp_status read_sharding(struct mcp_run_row *row, struct mcp_plan *p
         mcp_row_note(row, "ZeRO stage not stated: %d assumed", plan->zero_stage);
     plan->sequence_parallel = sequence != 0 && plan->tensor_parallel > 1;
     plan->reshard_after_forward = plan->zero_stage == 3;
-    if (mcp_row_says(row, "overlap_flags", "CP via all-to-all"))
+    if (mcp_run_flagged(row, "CP via all-to-all"))
         plan->context_parallel_kind = MCP_CONTEXT_ALL_TO_ALL;
     return MCP_OK;
 }

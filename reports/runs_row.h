@@ -53,8 +53,12 @@ struct mcp_run_family {
     bool overlaps;          /* communication overlap is on unless the row says no */
     bool sequence_parallel; /* with tensor parallelism, unless the row says no */
     int zero_stage;
+    const char *expert_flags; /* overlap flags of its recipes with experts, or NULL */
 };
 const struct mcp_run_family *mcp_run_family_of(const struct mcp_run_row *row);
+/* The row's overlap flags; where it has none, those of its software's recipes. */
+const char *mcp_run_flags(const struct mcp_run_row *row);
+bool mcp_run_flagged(const struct mcp_run_row *row, const char *part);
 enum mcp_status mcp_run_read_stack(struct mcp_run_row *row, struct mcp_stack *out,
                                    struct mcp_error *err);
 

@@ -61,7 +61,7 @@ class Files:
 
     def set(self, path, value):
         at, key = self.place(path)
-        at[key] = value
+        at[key] = round(value) if isinstance(at[key], int) and at[key] > 9 else value
 
     def write(self, folder):
         for kind, files in (("gpus", self.gpus), ("stacks", self.stacks)):
