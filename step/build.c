@@ -36,7 +36,8 @@ static int find_type(const struct maker *m, const struct mcp_layer_spec *spec)
 {
     for (int i = 0; i < m->program->num_types; i++) {
         const struct mcp_layer_spec *other = &m->specs[i];
-        if (other->kind == spec->kind && other->mtp == spec->mtp && other->recompute == spec->recompute)
+        if (other->kind == spec->kind && other->mtp == spec->mtp &&
+            other->recompute == spec->recompute)
             return i;
     }
     return -1;
@@ -62,13 +63,14 @@ static void make_types(struct maker *m)
 
 static void make_rank_buffers(struct maker *m)
 {
-    static const char *const names[MCP_NUM_RANK_BUFFERS] = {
-        "tied_weights", "tied_gradients", "loss", "norm", "scalars"};
+    static const char *const names[MCP_NUM_RANK_BUFFERS] = {"tied_weights", "tied_gradients",
+                                                            "loss", "norm", "scalars"};
     struct mcp_program *program = m->program;
     double elements = (double)mcp_shared_head_elements(m->question, m->plan);
     enum mcp_dtype weight = mcp_activation_dtype(m->question->job->precision);
-    const double bytes[MCP_NUM_RANK_BUFFERS] = {
-        elements * mcp_dtype_bytes(weight), elements * m->question->stack->gradient_bytes, 4, 4, 32};
+    const double bytes[MCP_NUM_RANK_BUFFERS] = {elements * mcp_dtype_bytes(weight),
+                                                elements * m->question->stack->gradient_bytes, 4, 4,
+                                                32};
     program->num_rank_buffers = MCP_NUM_RANK_BUFFERS;
     program->rank_buffers = MCP_ARRAY(m->arena, MCP_NUM_RANK_BUFFERS, struct mcp_buffer);
     for (int i = 0; i < MCP_NUM_RANK_BUFFERS; i++) {
@@ -93,8 +95,8 @@ static void add_entry(struct maker *m, enum mcp_block_role role, int layer, int 
 {
     if (type_at(m, layer)->blocks[role].num_ops == 0)
         return;
-    m->entries = mcp_grow(m->arena, m->entries, m->num_entries, &m->entries_capacity,
-                          sizeof *m->entries);
+    m->entries =
+        mcp_grow(m->arena, m->entries, m->num_entries, &m->entries_capacity, sizeof *m->entries);
     struct mcp_entry *entry = &m->entries[m->num_entries++];
     memset(entry, 0, sizeof *entry);
     entry->type = layer == m->program->num_layers ? 0 : m->type_of[layer];
@@ -226,7 +228,8 @@ static void each_layer(struct maker *m, int rank, enum mcp_block_role role)
     }
 }
 
-static void make_prologue(struct maker *m, int rank, struct mcp_program_class *class, int first_layer)
+static void make_prologue(struct maker *m, int rank, struct mcp_program_class *class,
+                          int first_layer)
 {
     add_entry(m, MCP_PROLOGUE, m->program->num_layers, 0);
     each_layer(m, rank, MCP_PROLOGUE);
@@ -259,8 +262,8 @@ static void make_class(struct maker *m, int rank)
         const struct mcp_action *a = &actions[i];
         int k = virtual_stage(m, rank, a->chunk);
         int next = i + 1 < length ? entry_layer(m, rank, &actions[i + 1]) : -1;
-        struct mcp_slot *slot = add_slot(class, a->chunk, a->microbatch,
-                                         a->backward ? MCP_BACKWARD : MCP_FORWARD);
+        struct mcp_slot *slot =
+            add_slot(class, a->chunk, a->microbatch, a->backward ? MCP_BACKWARD : MCP_FORWARD);
         if (a->backward)
             slot->lead = backward_list(m, k, a->microbatch, next);
         else

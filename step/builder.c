@@ -84,8 +84,10 @@ struct mcp_value mcp_saved_ids(struct mcp_builder *b, const char *name)
 
 void mcp_load_ids(struct mcp_builder *b, struct mcp_value ids)
 {
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_LOAD_MICROBATCH, .dtype = MCP_I32,
-                                  .has_dtype = true, .writes = {mcp_at(b, ids)},
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_LOAD_MICROBATCH,
+                                  .dtype = MCP_I32,
+                                  .has_dtype = true,
+                                  .writes = {mcp_at(b, ids)},
                                   .dims = {b->tokens, 1}});
 }
 
@@ -166,8 +168,8 @@ void mcp_residual_declare(struct mcp_builder *b, struct mcp_residual *residual, 
 {
     memset(residual, 0, sizeof *residual);
     if (b->question->job->dropout)
-        residual->mask = mcp_saved(b, name, mcp_bytes_of(b->sharded_tokens, b->hidden, MCP_U8),
-                                   MCP_U8, 0);
+        residual->mask =
+            mcp_saved(b, name, mcp_bytes_of(b->sharded_tokens, b->hidden, MCP_U8), MCP_U8, 0);
 }
 
 void mcp_residual_forward(struct mcp_builder *b, const struct mcp_residual *residual,
@@ -204,7 +206,8 @@ static int add_weight(struct mcp_builder *b, const char *name, const struct mcp_
 int mcp_weight_part(struct mcp_builder *b, const char *name, int64_t rows, int64_t columns,
                     bool replicated)
 {
-    struct mcp_weight shape = {.rows = rows, .columns = columns, .copies = 1, .replicated = replicated};
+    struct mcp_weight shape = {
+        .rows = rows, .columns = columns, .copies = 1, .replicated = replicated};
     return add_weight(b, name, &shape);
 }
 
@@ -252,7 +255,9 @@ static struct mcp_ref quantised(struct mcp_builder *b, const struct mcp_linear *
         return x;
     int64_t rows = linear->m * linear->groups;
     struct mcp_value copy = mcp_scratch(b, "quantised", mcp_bytes_of(rows, columns, dtype), dtype);
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_CAST, .reads = {x}, .writes = {copy.block},
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_CAST,
+                                  .reads = {x},
+                                  .writes = {copy.block},
                                   .dims = {rows, columns}});
     return copy.block;
 }
@@ -262,11 +267,13 @@ void mcp_linear_forward(struct mcp_builder *b, const struct mcp_linear *linear, 
 {
     struct mcp_ref input = quantised(b, linear, x, linear->k);
     bool grouped = b->weights[linear->weight - 1].expert;
-    mcp_emit(b, (struct mcp_call){
-                    .function = grouped ? MCP_FN_GROUPED_NT : MCP_FN_MATMUL_NT,
-                    .dtype = linear_dtype(b, linear), .has_dtype = true, .weight = linear->weight,
-                    .reads = {input, weights_of(b, linear->weight)}, .writes = {y},
-                    .dims = {linear->m, linear->n, linear->k, linear->groups}});
+    mcp_emit(b, (struct mcp_call){.function = grouped ? MCP_FN_GROUPED_NT : MCP_FN_MATMUL_NT,
+                                  .dtype = linear_dtype(b, linear),
+                                  .has_dtype = true,
+                                  .weight = linear->weight,
+                                  .reads = {input, weights_of(b, linear->weight)},
+                                  .writes = {y},
+                                  .dims = {linear->m, linear->n, linear->k, linear->groups}});
 }
 
 void mcp_linear_input_gradient(struct mcp_builder *b, const struct mcp_linear *linear,
@@ -274,22 +281,27 @@ void mcp_linear_input_gradient(struct mcp_builder *b, const struct mcp_linear *l
 {
     struct mcp_ref input = quantised(b, linear, dy, linear->n);
     bool grouped = b->weights[linear->weight - 1].expert;
-    mcp_emit(b, (struct mcp_call){
-                    .function = grouped ? MCP_FN_GROUPED_NN : MCP_FN_MATMUL_NN,
-                    .dtype = linear_dtype(b, linear), .has_dtype = true, .weight = linear->weight,
-                    .reads = {input, weights_of(b, linear->weight)}, .writes = {dx},
-                    .dims = {linear->m, linear->k, linear->n, linear->groups}});
+    mcp_emit(b, (struct mcp_call){.function = grouped ? MCP_FN_GROUPED_NN : MCP_FN_MATMUL_NN,
+                                  .dtype = linear_dtype(b, linear),
+                                  .has_dtype = true,
+                                  .weight = linear->weight,
+                                  .reads = {input, weights_of(b, linear->weight)},
+                                  .writes = {dx},
+                                  .dims = {linear->m, linear->k, linear->n, linear->groups}});
 }
 
 void mcp_linear_weight_gradient(struct mcp_builder *b, const struct mcp_linear *linear,
                                 struct mcp_ref x, struct mcp_ref dy)
 {
     bool grouped = b->weights[linear->weight - 1].expert;
-    mcp_emit(b, (struct mcp_call){
-                    .function = grouped ? MCP_FN_GROUPED_TN_ACCUMULATE : MCP_FN_MATMUL_TN_ACCUMULATE,
-                    .dtype = linear_dtype(b, linear), .has_dtype = true, .weight = linear->weight,
-                    .reads = {dy, x}, .writes = {gradients_of(b, linear->weight)},
-                    .dims = {linear->n, linear->k, linear->m, linear->groups}});
+    mcp_emit(b, (struct mcp_call){.function = grouped ? MCP_FN_GROUPED_TN_ACCUMULATE
+                                                      : MCP_FN_MATMUL_TN_ACCUMULATE,
+                                  .dtype = linear_dtype(b, linear),
+                                  .has_dtype = true,
+                                  .weight = linear->weight,
+                                  .reads = {dy, x},
+                                  .writes = {gradients_of(b, linear->weight)},
+                                  .dims = {linear->n, linear->k, linear->m, linear->groups}});
 }
 
 struct mcp_ref mcp_tensor_gather(struct mcp_builder *b, const char *name, struct mcp_ref shard,
@@ -299,9 +311,13 @@ struct mcp_ref mcp_tensor_gather(struct mcp_builder *b, const char *name, struct
         return shard;
     struct mcp_value whole =
         mcp_scratch(b, name, mcp_bytes_of(b->tokens, b->hidden, b->activation), b->activation);
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_GATHER, .stream = MCP_STREAM_TENSOR,
-                                  .group = MCP_TENSOR, .hiding = hiding, .reads = {shard},
-                                  .writes = {whole.block}, .dims = {b->tokens * b->hidden}});
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_GATHER,
+                                  .stream = MCP_STREAM_TENSOR,
+                                  .group = MCP_TENSOR,
+                                  .hiding = hiding,
+                                  .reads = {shard},
+                                  .writes = {whole.block},
+                                  .dims = {b->tokens * b->hidden}});
     return whole.block;
 }
 
@@ -310,9 +326,13 @@ struct mcp_ref mcp_tensor_reduce(struct mcp_builder *b, const char *name, struct
 {
     if (b->plan->tensor_parallel == 1)
         return partial;
-    struct mcp_call call = {.function = MCP_FN_ALL_REDUCE, .stream = MCP_STREAM_TENSOR,
-                            .group = MCP_TENSOR, .hiding = hiding, .reads = {partial},
-                            .writes = {partial}, .dims = {b->tokens * b->hidden}};
+    struct mcp_call call = {.function = MCP_FN_ALL_REDUCE,
+                            .stream = MCP_STREAM_TENSOR,
+                            .group = MCP_TENSOR,
+                            .hiding = hiding,
+                            .reads = {partial},
+                            .writes = {partial},
+                            .dims = {b->tokens * b->hidden}};
     if (b->plan->sequence_parallel) {
         double bytes = mcp_bytes_of(b->sharded_tokens, b->hidden, b->activation);
         call.function = MCP_FN_REDUCE_SCATTER;

@@ -14,7 +14,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-
 #define MCP_MAX_TYPE_BUFFERS 96
 #define MCP_MAX_TYPE_WEIGHTS 48
 
@@ -174,8 +173,7 @@ void mcp_attention_backward(struct mcp_builder *b, struct mcp_attention_values *
 struct mcp_mlp_values;
 struct mcp_mlp_values *mcp_mlp_declare(struct mcp_builder *b);
 void mcp_mlp_forward(struct mcp_builder *b, struct mcp_mlp_values *v, const struct mcp_half *half);
-void mcp_mlp_backward(struct mcp_builder *b, struct mcp_mlp_values *v,
-                      const struct mcp_half *half);
+void mcp_mlp_backward(struct mcp_builder *b, struct mcp_mlp_values *v, const struct mcp_half *half);
 struct mcp_head_values;
 struct mcp_head_values *mcp_head_declare(struct mcp_builder *b, bool own_weights);
 void mcp_head_forward(struct mcp_builder *b, struct mcp_head_values *v, struct mcp_ref input);

@@ -181,32 +181,42 @@ static void assign_passes(const struct mcp_block *backward, bool *in_input, bool
     }
 }
 
-/* A scratch value that B writes and W reads becomes a frame. */
-static void promote(struct mcp_builder *b, struct mcp_op *ops, int num_ops, const bool *crosses,
-                    unsigned short *frame)
+/* The frame that stands for scratch value `index` from B to W. */
+static unsigned short frame_for(struct mcp_builder *b, unsigned short index, unsigned short *frame)
 {
-    for (int i = 0; i < num_ops; i++) {
-        struct mcp_operand *places[2] = {ops[i].reads, ops[i].writes};
-        int counts[2] = {ops[i].num_reads, ops[i].num_writes};
-        for (int side = 0; side < 2; side++)
-            for (int k = 0; k < counts[side]; k++) {
-                struct mcp_operand *at = &places[side][k];
-                if (at->space != MCP_SPACE_BLOCK || !crosses[at->index])
-                    continue;
-                if (frame[at->index] == 0) {
-                    const struct mcp_buffer *old = &b->buffers[MCP_SPACE_BLOCK][at->index];
-                    struct mcp_value kept = mcp_saved(b, old->name, (double)old->bytes,
-                                                      (enum mcp_dtype)old->dtype, 0);
-                    frame[at->index] = kept.frame.operand.index;
-                }
-                at->index = frame[at->index];
-                at->space = MCP_SPACE_FRAME;
-            }
+    if (frame[index] == 0) {
+        const struct mcp_buffer *old = &b->buffers[MCP_SPACE_BLOCK][index];
+        struct mcp_value kept =
+            mcp_saved(b, old->name, (double)old->bytes, (enum mcp_dtype)old->dtype, 0);
+        frame[index] = kept.frame.operand.index;
+    }
+    return frame[index];
+}
+
+static void promote_places(struct mcp_builder *b, struct mcp_operand *places, int count,
+                           const bool *crosses, unsigned short *frame)
+{
+    for (int i = 0; i < count; i++) {
+        struct mcp_operand *at = &places[i];
+        if (at->space != MCP_SPACE_BLOCK || !crosses[at->index])
+            continue;
+        at->index = frame_for(b, at->index, frame);
+        at->space = MCP_SPACE_FRAME;
     }
 }
 
-static void mark_crossing(const struct mcp_block *backward,
-                          const bool *in_weight, bool *crosses)
+/* A scratch value that B writes and W reads becomes a frame. */
+static void promote(struct mcp_builder *b, struct mcp_block *backward, const bool *crosses)
+{
+    unsigned short frame[MCP_MAX_TYPE_BUFFERS] = {0};
+    for (int i = 0; i < backward->num_ops; i++) {
+        struct mcp_op *op = &backward->ops[i];
+        promote_places(b, op->reads, op->num_reads, crosses, frame);
+        promote_places(b, op->writes, op->num_writes, crosses, frame);
+    }
+}
+
+static void mark_crossing(const struct mcp_block *backward, const bool *in_weight, bool *crosses)
 {
     bool written_in_weight[MCP_MAX_TYPE_BUFFERS] = {false};
     for (int i = 0; i < backward->num_ops; i++) {
@@ -238,10 +248,9 @@ void mcp_derive_split(struct mcp_builder *b)
     struct mcp_block *backward = &b->type->blocks[MCP_BACKWARD];
     bool in_input[MCP_MAX_BLOCK_OPS], in_weight[MCP_MAX_BLOCK_OPS];
     bool crosses[MCP_MAX_TYPE_BUFFERS] = {false};
-    unsigned short frame[MCP_MAX_TYPE_BUFFERS] = {0};
     assign_passes(backward, in_input, in_weight);
     mark_crossing(backward, in_weight, crosses);
-    promote(b, backward->ops, backward->num_ops, crosses, frame);
+    promote(b, backward, crosses);
     emit_pass(b, backward, in_input, MCP_BACKWARD_INPUT);
     emit_pass(b, backward, in_weight, MCP_BACKWARD_WEIGHT);
     backward->num_ops = 0;

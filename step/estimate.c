@@ -3,9 +3,10 @@
 
 #include "core/json.h"
 #include "core/stack.h"
-#include "step/layer_price.h"
 #include "step/estimate_parts.h"
+#include "step/layer_price.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -17,10 +18,9 @@ struct mcp_pricer *mcp_pricer_new(struct mcp_arena *arena, const struct mcp_ques
     pricer->cache = mcp_price_cache_new(arena, question);
     pricer->scratch = mcp_arena_new();
     mcp_defer(arena, (void (*)(void *))mcp_arena_free, pricer->scratch);
-    pricer->forward_flops = (double)question->job->global_batch_size *
-                            (double)question->job->sequence_length *
-                            mcp_model_flops_per_token_forward(question->model,
-                                                              question->job->sequence_length);
+    pricer->forward_flops =
+        (double)question->job->global_batch_size * (double)question->job->sequence_length *
+        mcp_model_flops_per_token_forward(question->model, question->job->sequence_length);
     return pricer;
 }
 
@@ -51,13 +51,14 @@ int64_t mcp_data_exposed_ns(const struct mcp_question *question, const struct mc
     return exposed_beside(transfer_ns, compute_ns, hidden);
 }
 
-void mcp_message_price(const struct mcp_question *question, const struct mcp_plan *plan,
-                       const struct mcp_layer_type *type, int stage, bool forward,
-                       struct mcp_slot_price *slot, int64_t *message_ns)
+int64_t mcp_message_price(const struct mcp_question *question, const struct mcp_plan *plan,
+                          const struct mcp_layer_type *type, int stage, bool forward,
+                          struct mcp_slot_price *slot)
 {
     const struct mcp_pricing pricing = {question, plan};
     const struct mcp_block *send = &type->blocks[forward ? MCP_SEND_FORWARD : MCP_SEND_BACKWARD];
-    const struct mcp_block *receive = &type->blocks[forward ? MCP_RECEIVE_FORWARD : MCP_RECEIVE_BACKWARD];
+    const struct mcp_block *receive =
+        &type->blocks[forward ? MCP_RECEIVE_FORWARD : MCP_RECEIVE_BACKWARD];
     const struct mcp_op *op = &send->ops[0];
     double bytes = (double)op->dims[0] * mcp_dtype_bytes((enum mcp_dtype)op->dtype);
     double seconds = mcp_send_seconds(&pricing, stage, op->delta, bytes);
@@ -66,9 +67,9 @@ void mcp_message_price(const struct mcp_question *question, const struct mcp_pla
     /* stacks hide messages of interleaved schedules only: 1F1B waits for each */
     bool hides = plan->overlap.pipeline && plan->virtual_stages > 1;
     double exposed = hides ? 1 - question->stack->pipeline_overlap_frac : 1;
-    *message_ns = mcp_to_ns(seconds);
     slot->send_ns = mcp_to_ns(seconds * exposed);
-    slot->delay_ns = *message_ns - slot->send_ns;
+    slot->delay_ns = mcp_to_ns(seconds) - slot->send_ns;
+    return mcp_to_ns(seconds);
 }
 
 static bool same_spec(const struct mcp_layer_spec *a, const struct mcp_layer_spec *b)
@@ -155,7 +156,8 @@ static int64_t larger(int64_t a, int64_t b)
 
 /* Lives inside a chunk: forward builds frames up layer by layer, backward takes
  * them down from the top; the output waits to be sent above the last layer. */
-static void add_memory(struct chunk_sum *sum, const struct layer_run *run, bool last_run, bool sends)
+static void add_memory(struct chunk_sum *sum, const struct layer_run *run, bool last_run,
+                       bool sends)
 {
     const struct mcp_layer_price *layer = run->layer;
     int64_t below = sum->memory.kept_bytes, n = run->count;
@@ -163,11 +165,11 @@ static void add_memory(struct chunk_sum *sum, const struct layer_run *run, bool 
     int64_t output = last_run && !sends ? 0 : layer->x_bytes;
     if (layer->x_bytes == 0)
         output = sum->x_bytes; /* the embedding's output */
-    sum->memory.forward_bytes = larger(sum->memory.forward_bytes,
-                                       top + layer->x_bytes + layer->forward_bytes + output);
+    sum->memory.forward_bytes =
+        larger(sum->memory.forward_bytes, top + layer->x_bytes + layer->forward_bytes + output);
     int64_t gradient = last_run && !sends ? 0 : sum->x_bytes;
-    sum->memory.backward_bytes = larger(sum->memory.backward_bytes,
-                                        top + layer->backward_bytes + gradient);
+    sum->memory.backward_bytes =
+        larger(sum->memory.backward_bytes, top + layer->backward_bytes + gradient);
     sum->memory.kept_bytes += n * layer->kept_bytes;
     sum->static_weights += n * run->step->weights_bytes;
     sum->static_gradients += n * run->step->gradients_bytes;
@@ -211,6 +213,7 @@ static void sum_chunk(struct mcp_pricer *pricer, const struct mcp_plan *plan, in
         add_times(sum, &runs[i]);
         add_memory(sum, &runs[i], i == num_runs - 1, k < stages - 1);
     }
+    assert(num_runs > 0); /* every chunk holds a layer, or an end of the model */
     const struct layer_run *top = &runs[num_runs - 1];
     sum->top = top->layer->type;
     sum->lead_ns = k < stages - 1 ? top->layer->recompute.time_ns : 0;
@@ -237,15 +240,10 @@ static void slot_prices(struct mcp_pricer *pricer, const struct mcp_plan *plan, 
     forward.body_ns = sum->forward_ns + beside_forward;
     backward.lead_ns = sum->lead_ns;
     backward.body_ns = sum->backward_ns + beside_backward - sum->lead_ns;
-    int64_t message = 0;
-    if (k < stages - 1) {
-        mcp_message_price(q, plan, sum->top, k % p, true, &forward, &message);
-        e->message_ns[k % p] += message;
-    }
-    if (k > 0) {
-        mcp_message_price(q, plan, sum->top, k % p, false, &backward, &message);
-        e->message_ns[k % p] += message;
-    }
+    if (k < stages - 1)
+        e->message_ns[k % p] += mcp_message_price(q, plan, sum->top, k % p, true, &forward);
+    if (k > 0)
+        e->message_ns[k % p] += mcp_message_price(q, plan, sum->top, k % p, false, &backward);
     if (p > 1 && k == stages - 1)
         forward.lead_ns += backward.send_ns;
     if (p > 1 && k == 0)
@@ -309,8 +307,8 @@ static void play(struct mcp_pricer *pricer, const struct mcp_plan *plan, int m, 
         e->end_ns = larger(e->end_ns, e->ranks[r].end_ns + e->tail_ns[r]);
         update = larger(update, e->update_ns[r]);
     }
-    e->broadcast_ns = plan->zero_stage >= 1
-                          ? mcp_to_ns(stack->broadcast_s_per_rank * plan->data_parallel) : 0;
+    e->broadcast_ns =
+        plan->zero_stage >= 1 ? mcp_to_ns(stack->broadcast_s_per_rank * plan->data_parallel) : 0;
     e->agreement_ns = agreement_ns(pricer, plan);
     e->overhead_ns = mcp_to_ns(stack->step_overhead_s);
     e->longest_update_ns = update;

@@ -23,8 +23,8 @@ int64_t mcp_memory_total(const struct mcp_memory *memory);
 
 struct mcp_stage_prediction { /* of one pipeline rank */
     struct mcp_memory memory;
-    int64_t static_bytes; /* weights, gradients, optimizer: between steps */
-    int64_t end_ns;       /* of its last backward */
+    int64_t static_bytes;         /* weights, gradients, optimizer: between steps */
+    int64_t end_ns;               /* of its last backward */
     double cost_s[MCP_NUM_COSTS]; /* sums to the iteration */
 };
 

@@ -65,9 +65,10 @@ void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan 
  * data-parallel transfers beside `compute_ns` of compute. */
 int64_t mcp_data_exposed_ns(const struct mcp_question *question, const struct mcp_plan *plan,
                             int64_t transfer_ns, int64_t compute_ns);
-/* One message from `stage`: what keeps the sender busy, and what does not. */
-void mcp_message_price(const struct mcp_question *question, const struct mcp_plan *plan,
-                       const struct mcp_layer_type *type, int stage, bool forward,
-                       struct mcp_slot_price *slot, int64_t *message_ns);
+/* One message from `stage`: returns its time, of which slot->send_ns keeps the sender
+ * busy and slot->delay_ns does not. */
+int64_t mcp_message_price(const struct mcp_question *question, const struct mcp_plan *plan,
+                          const struct mcp_layer_type *type, int stage, bool forward,
+                          struct mcp_slot_price *slot);
 
 #endif

@@ -13,7 +13,7 @@ struct estimate *mcp_estimate_room(struct mcp_arena *scratch, int ranks, int sta
     e->forward = MCP_ARRAY(scratch, stages, struct mcp_slot_price);
     e->backward = MCP_ARRAY(scratch, stages, struct mcp_slot_price);
     e->ranks = MCP_ARRAY(scratch, ranks, struct mcp_pipeline_rank);
-    int64_t **arrays[] = {&e->head_ns, &e->tail_ns, &e->update_ns, &e->message_ns,
+    int64_t **arrays[] = {&e->head_ns,   &e->tail_ns,  &e->update_ns,    &e->message_ns,
                           &e->beside_ns, &e->moved_ns, &e->moved_once_ns};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         *arrays[i] = MCP_ARRAY(scratch, ranks, int64_t);
@@ -42,8 +42,9 @@ static void account(const struct mcp_plan *plan, int r, int m, const struct esti
                              (last ? 2 : 1) * e->backward[k].send_ns);
     }
     cost[MCP_COST_PIPELINE] += sends + seconds(e->ranks[r].exposed_ns);
-    cost[MCP_COST_DATA] += m * seconds(e->beside_ns[r]) +
-                           seconds(e->head_ns[r] + e->tail_ns[r] + e->broadcast_ns + e->agreement_ns);
+    cost[MCP_COST_DATA] +=
+        m * seconds(e->beside_ns[r]) +
+        seconds(e->head_ns[r] + e->tail_ns[r] + e->broadcast_ns + e->agreement_ns);
     cost[MCP_COST_HOST] += seconds(e->overhead_ns);
     comm_s[MCP_COST_PIPELINE] += m * seconds(e->message_ns[r]);
     comm_s[MCP_COST_DATA] += m * seconds(e->moved_ns[r]) +
@@ -60,7 +61,8 @@ static void utilization(const struct mcp_pricer *pricer, const struct mcp_plan *
 {
     const struct mcp_question *q = pricer->question;
     int stages = plan->pipeline_parallel * plan->virtual_stages;
-    double again = 0, replicas = plan->tensor_parallel * plan->context_parallel * plan->data_parallel;
+    double again = 0,
+           replicas = plan->tensor_parallel * plan->context_parallel * plan->data_parallel;
     for (int k = 0; k < stages; k++)
         again += m * e->chunks[k].recompute_flops * replicas;
     double peak = q->cluster->gpu.peak_flops_per_s[q->job->precision] * mcp_plan_world(plan);
@@ -90,7 +92,8 @@ void mcp_estimate_times(const struct mcp_pricer *pricer, const struct mcp_plan *
         out->comm_s[i] /= p;
     for (int i = MCP_COST_TENSOR; i <= MCP_COST_DATA; i++)
         exposed += out->cost_s[i];
-    out->tokens_per_s = (double)job->global_batch_size * (double)job->sequence_length / out->iteration_s;
+    out->tokens_per_s =
+        (double)job->global_batch_size * (double)job->sequence_length / out->iteration_s;
     out->bubble_frac = out->cost_s[MCP_COST_BUBBLE] / out->iteration_s;
     out->bubble_over_ideal = busy > 0 ? out->cost_s[MCP_COST_BUBBLE] / busy : 0;
     out->exposed_comm_frac = exposed / out->iteration_s;
@@ -145,8 +148,8 @@ static void stage_memory(const struct mcp_pricer *pricer, const struct mcp_plan 
     memory->activations_bytes = (int64_t)llround((double)kept * factor);
     memory->buffers_bytes = (int64_t)llround((double)(peak - kept) * factor) + whole;
     int64_t allocated = mcp_memory_allocated(memory);
-    memory->reserve_bytes = stack->reserve_bytes +
-                            (int64_t)llround((double)allocated * stack->fragmentation_frac);
+    memory->reserve_bytes =
+        stack->reserve_bytes + (int64_t)llround((double)allocated * stack->fragmentation_frac);
 }
 
 static bool has_experts(const struct mcp_model *model)
@@ -171,10 +174,11 @@ void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan 
         }
     }
     out->memory = out->stages[out->peak_stage].memory;
-    out->memory_limit_bytes = (int64_t)((double)q->cluster->gpu.memory_bytes * q->job->memory_limit_frac);
+    out->memory_limit_bytes =
+        (int64_t)((double)q->cluster->gpu.memory_bytes * q->job->memory_limit_frac);
     out->fits = out->peak_memory_bytes <= out->memory_limit_bytes;
-    out->uncertainty_frac = has_experts(q->model) ? q->stack->moe_uncertainty_frac
-                                                  : q->stack->uncertainty_frac;
+    out->uncertainty_frac =
+        has_experts(q->model) ? q->stack->moe_uncertainty_frac : q->stack->uncertainty_frac;
 }
 
 static void costs_to_json(const double *cost_s, struct mcp_json *object, int first, int last)
@@ -203,12 +207,14 @@ void mcp_prediction_to_json(const struct mcp_prediction *prediction, struct mcp_
     mcp_json_set_double(object, "iteration_s", prediction->iteration_s);
     mcp_json_set_double(object, "tokens_per_s", prediction->tokens_per_s);
     mcp_json_set_double(object, "model_flops_utilization", prediction->model_flops_utilization);
-    mcp_json_set_double(object, "hardware_flops_utilization", prediction->hardware_flops_utilization);
+    mcp_json_set_double(object, "hardware_flops_utilization",
+                        prediction->hardware_flops_utilization);
     mcp_json_set_double(object, "bubble_frac", prediction->bubble_frac);
     mcp_json_set_double(object, "bubble_over_ideal", prediction->bubble_over_ideal);
     mcp_json_set_double(object, "exposed_comm_frac", prediction->exposed_comm_frac);
     costs_to_json(prediction->cost_s, mcp_json_set_object(object, "cost"), 0, MCP_NUM_COSTS - 1);
-    costs_to_json(prediction->comm_s, mcp_json_set_object(object, "comm"), MCP_COST_TENSOR, MCP_COST_DATA);
+    costs_to_json(prediction->comm_s, mcp_json_set_object(object, "comm"), MCP_COST_TENSOR,
+                  MCP_COST_DATA);
     mcp_json_set_int(object, "peak_memory_bytes", prediction->peak_memory_bytes);
     mcp_json_set_int(object, "peak_stage", prediction->peak_stage);
     memory_to_json(&prediction->memory, mcp_json_set_object(object, "memory"));

@@ -54,7 +54,8 @@ void mcp_chunk_extent(const struct mcp_question *question, const struct mcp_plan
     const struct mcp_chunk *chunk = &plan->chunks[k];
     int stages = plan->pipeline_parallel * plan->virtual_stages;
     /* the embedding, and the head, may have a chunk of their own */
-    *first = k == 0 ? 0 : (chunk->num_layers > 0 ? chunk->first_layer : question->model->num_layers) + 1;
+    *first =
+        k == 0 ? 0 : (chunk->num_layers > 0 ? chunk->first_layer : question->model->num_layers) + 1;
     *count = chunk->num_layers + (k == 0 ? 1 : 0);
     if (k == stages - 1)
         *count += question->model->num_mtp_layers + 1;

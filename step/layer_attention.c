@@ -13,7 +13,8 @@ static void declare_shapes(struct mcp_builder *b, struct mcp_attention_values *v
     const struct mcp_layer_kind *kind = b->kind;
     int t = b->plan->tensor_parallel;
     int64_t heads = kind->num_attention_heads / t;
-    int64_t kv_heads = kind->attention == MCP_ATTENTION_LATENT ? heads : larger(1, kind->num_kv_heads / t);
+    int64_t kv_heads =
+        kind->attention == MCP_ATTENTION_LATENT ? heads : larger(1, kind->num_kv_heads / t);
     v->batch_heads = b->plan->microbatch_size * heads;
     v->query_columns = heads * kind->head_dim;
     v->value_columns = heads * kind->value_head_dim;
@@ -24,13 +25,14 @@ static void declare_shapes(struct mcp_builder *b, struct mcp_attention_values *v
 static void declare_projections(struct mcp_builder *b, struct mcp_attention_values *v)
 {
     const struct mcp_layer_kind *kind = b->kind;
-    int64_t T = b->tokens, h = b->hidden, columns = v->query_columns + v->kv_columns;
-    v->qkv = (struct mcp_linear){mcp_weight_part(b, "qkv", columns, h, false), T, columns, h, 1, false};
+    int64_t tokens = b->tokens, h = b->hidden, columns = v->query_columns + v->kv_columns;
+    v->qkv = (struct mcp_linear){
+        mcp_weight_part(b, "qkv", columns, h, false), tokens, columns, h, 1, false};
     if (kind->attention_bias)
         mcp_weight_part(b, "qkv_bias", columns, 1, false);
     if (kind->qk_norm) {
         mcp_weight_part(b, "qk_norm", 2, kind->head_dim, true);
-        v->raw = mcp_saved_activation(b, "raw_qk", T, v->query_columns + v->kv_columns / 2, 0);
+        v->raw = mcp_saved_activation(b, "raw_qk", tokens, v->query_columns + v->kv_columns / 2, 0);
     }
 }
 
@@ -39,23 +41,33 @@ static void declare_projections(struct mcp_builder *b, struct mcp_attention_valu
 static void declare_latent_projections(struct mcp_builder *b, struct mcp_attention_values *v)
 {
     const struct mcp_layer_kind *kind = b->kind;
-    int64_t T = b->tokens, h = b->hidden;
+    int64_t tokens = b->tokens, h = b->hidden;
     int64_t q_rank = kind->q_lora_rank, kv_rank = kind->kv_lora_rank, rope = kind->qk_rope_head_dim;
     int64_t heads = kind->num_attention_heads / b->plan->tensor_parallel;
     int64_t up = heads * (kind->head_dim - rope + kind->value_head_dim);
     if (q_rank > 0) {
-        v->q_down = (struct mcp_linear){mcp_weight_part(b, "q_down", q_rank, h, true), T, q_rank, h, 1, false};
-        v->q_latent = mcp_saved_activation(b, "q_latent", T, 2 * q_rank, 0);
+        v->q_down = (struct mcp_linear){
+            mcp_weight_part(b, "q_down", q_rank, h, true), tokens, q_rank, h, 1, false};
+        v->q_latent = mcp_saved_activation(b, "q_latent", tokens, 2 * q_rank, 0);
         mcp_weight_part(b, "q_norm", q_rank, 1, true);
     }
     int64_t q_in = q_rank > 0 ? q_rank : h;
-    v->q_up = (struct mcp_linear){mcp_weight_part(b, "q_up", v->query_columns, q_in, false), T,
-                                  v->query_columns, q_in, 1, false};
-    v->kv_down = (struct mcp_linear){mcp_weight_part(b, "kv_down", kv_rank + rope, h, true), T,
-                                     kv_rank + rope, h, 1, false};
-    v->kv_latent = mcp_saved_activation(b, "kv_latent", T, 2 * (kv_rank + rope), 0);
+    v->q_up = (struct mcp_linear){mcp_weight_part(b, "q_up", v->query_columns, q_in, false),
+                                  tokens,
+                                  v->query_columns,
+                                  q_in,
+                                  1,
+                                  false};
+    v->kv_down = (struct mcp_linear){mcp_weight_part(b, "kv_down", kv_rank + rope, h, true),
+                                     tokens,
+                                     kv_rank + rope,
+                                     h,
+                                     1,
+                                     false};
+    v->kv_latent = mcp_saved_activation(b, "kv_latent", tokens, 2 * (kv_rank + rope), 0);
     mcp_weight_part(b, "kv_norm", kv_rank, 1, true);
-    v->kv_up = (struct mcp_linear){mcp_weight_part(b, "kv_up", up, kv_rank, false), T, up, kv_rank, 1, false};
+    v->kv_up = (struct mcp_linear){
+        mcp_weight_part(b, "kv_up", up, kv_rank, false), tokens, up, kv_rank, 1, false};
 }
 
 static void declare_core(struct mcp_builder *b, struct mcp_attention_values *v)
@@ -74,8 +86,9 @@ static void declare_core(struct mcp_builder *b, struct mcp_attention_values *v)
     v->output = mcp_saved_activation(b, "attention", b->tokens, v->value_columns, 0);
     if (b->plan->context_parallel > 1 && b->plan->context_parallel_kind == MCP_CONTEXT_ALL_TO_ALL)
         v->head_output = mcp_saved_activation(b, "attention_heads", b->tokens, v->value_columns, 0);
-    double rows = (double)b->tokens * (double)(v->batch_heads / b->plan->microbatch_size);
-    v->statistics = mcp_saved(b, "statistics", 4 * rows, MCP_F32, MCP_RECOMPUTE_ATTENTION_CORE);
+    int64_t heads = v->batch_heads / b->plan->microbatch_size;
+    v->statistics = mcp_saved(b, "statistics", mcp_bytes_of(b->tokens, heads, MCP_F32), MCP_F32,
+                              MCP_RECOMPUTE_ATTENTION_CORE);
 }
 
 struct mcp_attention_values *mcp_attention_declare(struct mcp_builder *b)
@@ -84,14 +97,19 @@ struct mcp_attention_values *mcp_attention_declare(struct mcp_builder *b)
     bool layernorm = b->model->norm == MCP_LAYERNORM;
     declare_shapes(b, v);
     v->norm_weight = mcp_weight_part(b, "attention_norm", layernorm ? 2 : 1, b->hidden, true);
-    v->norm = mcp_saved_input(b, "attention_norm", b->sharded_tokens, b->hidden, MCP_RECOMPUTE_NORM);
+    v->norm =
+        mcp_saved_input(b, "attention_norm", b->sharded_tokens, b->hidden, MCP_RECOMPUTE_NORM);
     if (b->kind->attention == MCP_ATTENTION_LATENT)
         declare_latent_projections(b, v);
     else
         declare_projections(b, v);
     declare_core(b, v);
     v->out = (struct mcp_linear){mcp_weight_part(b, "out", b->hidden, v->value_columns, false),
-                                 b->tokens, b->hidden, v->value_columns, 1, false};
+                                 b->tokens,
+                                 b->hidden,
+                                 v->value_columns,
+                                 1,
+                                 false};
     if (b->kind->attention_output_bias)
         mcp_weight_part(b, "out_bias", b->hidden, 1, true);
     if (b->kind->attention_sinks)
@@ -113,7 +131,8 @@ static enum mcp_function layout_function(const struct mcp_builder *b, bool backw
 static int64_t layout_columns(const struct mcp_builder *b, const struct mcp_attention_values *v)
 {
     const struct mcp_layer_kind *kind = b->kind;
-    return v->query_columns + v->kv_columns * kind->head_dim / (kind->head_dim + kind->value_head_dim);
+    return v->query_columns +
+           v->kv_columns * kind->head_dim / (kind->head_dim + kind->value_head_dim);
 }
 
 static int64_t latent_columns(const struct mcp_builder *b, const struct mcp_attention_values *v)
@@ -123,33 +142,33 @@ static int64_t latent_columns(const struct mcp_builder *b, const struct mcp_atte
 
 static void project_forward(struct mcp_builder *b, struct mcp_attention_values *v, struct mcp_ref x)
 {
-    int64_t T = b->tokens;
-    struct mcp_ref raw = mcp_scratch_activation(b, "qkv", T, v->qkv.n);
+    int64_t tokens = b->tokens;
+    struct mcp_ref raw = mcp_scratch_activation(b, "qkv", tokens, v->qkv.n);
     mcp_linear_forward(b, &v->qkv, x, raw);
     if (b->kind->qk_norm) {
         struct mcp_ref kept = mcp_at(b, v->raw);
-        mcp_map(b, MCP_FN_NORM_FORWARD, T, layout_columns(b, v), (struct mcp_ref[3]){raw},
+        mcp_map(b, MCP_FN_NORM_FORWARD, tokens, layout_columns(b, v), (struct mcp_ref[3]){raw},
                 (struct mcp_ref[2]){raw, kept});
     }
-    mcp_map(b, layout_function(b, false), T, layout_columns(b, v), (struct mcp_ref[3]){raw},
+    mcp_map(b, layout_function(b, false), tokens, layout_columns(b, v), (struct mcp_ref[3]){raw},
             (struct mcp_ref[2]){mcp_at(b, v->query), mcp_at(b, v->kv)});
 }
 
 static void project_latent_forward(struct mcp_builder *b, struct mcp_attention_values *v,
                                    struct mcp_ref x)
 {
-    int64_t T = b->tokens;
+    int64_t tokens = b->tokens;
     struct mcp_ref q = x, kv_latent = mcp_at(b, v->kv_latent);
     if (b->kind->q_lora_rank > 0) {
         q = mcp_at(b, v->q_latent);
         mcp_linear_forward(b, &v->q_down, x, q);
     }
-    struct mcp_ref raw_q = mcp_scratch_activation(b, "raw_query", T, v->query_columns);
-    struct mcp_ref raw_kv = mcp_scratch_activation(b, "raw_kv", T, v->kv_up.n);
+    struct mcp_ref raw_q = mcp_scratch_activation(b, "raw_query", tokens, v->query_columns);
+    struct mcp_ref raw_kv = mcp_scratch_activation(b, "raw_kv", tokens, v->kv_up.n);
     mcp_linear_forward(b, &v->q_up, q, raw_q);
     mcp_linear_forward(b, &v->kv_down, x, kv_latent);
     mcp_linear_forward(b, &v->kv_up, kv_latent, raw_kv);
-    mcp_map(b, MCP_FN_LATENT_FORWARD, T, latent_columns(b, v),
+    mcp_map(b, MCP_FN_LATENT_FORWARD, tokens, latent_columns(b, v),
             (struct mcp_ref[3]){raw_q, raw_kv, kv_latent},
             (struct mcp_ref[2]){mcp_at(b, v->query), mcp_at(b, v->kv)});
 }
@@ -175,15 +194,15 @@ void mcp_attention_forward(struct mcp_builder *b, struct mcp_attention_values *v
 static struct mcp_ref project_backward(struct mcp_builder *b, struct mcp_attention_values *v,
                                        struct mcp_ref dq, struct mcp_ref dkv)
 {
-    int64_t T = b->tokens;
-    struct mcp_ref d = mcp_scratch_activation(b, "d_qkv", T, v->qkv.n);
-    mcp_map(b, layout_function(b, true), T, layout_columns(b, v), (struct mcp_ref[3]){dq, dkv},
+    int64_t tokens = b->tokens;
+    struct mcp_ref d = mcp_scratch_activation(b, "d_qkv", tokens, v->qkv.n);
+    mcp_map(b, layout_function(b, true), tokens, layout_columns(b, v), (struct mcp_ref[3]){dq, dkv},
             (struct mcp_ref[2]){d});
     if (b->kind->qk_norm)
-        mcp_map(b, MCP_FN_NORM_BACKWARD, T, layout_columns(b, v),
+        mcp_map(b, MCP_FN_NORM_BACKWARD, tokens, layout_columns(b, v),
                 (struct mcp_ref[3]){d, mcp_at(b, v->raw)}, (struct mcp_ref[2]){d});
     struct mcp_ref x = mcp_tensor_gather(b, "norm_again", mcp_at(b, v->norm), MCP_HIDE_BULK);
-    struct mcp_ref dx = mcp_scratch_activation(b, "d_norm", T, b->hidden);
+    struct mcp_ref dx = mcp_scratch_activation(b, "d_norm", tokens, b->hidden);
     mcp_linear_input_gradient(b, &v->qkv, d, dx);
     struct mcp_ref reduced = mcp_tensor_reduce(b, "d_norm_shard", dx, MCP_HIDE_BULK);
     mcp_linear_weight_gradient(b, &v->qkv, x, d);
@@ -193,21 +212,21 @@ static struct mcp_ref project_backward(struct mcp_builder *b, struct mcp_attenti
 static struct mcp_ref project_latent_backward(struct mcp_builder *b, struct mcp_attention_values *v,
                                               struct mcp_ref dq, struct mcp_ref dkv)
 {
-    int64_t T = b->tokens;
-    struct mcp_ref d_kv_latent = mcp_scratch_activation(b, "d_kv_latent", T, v->kv_down.n);
-    struct mcp_ref raw_dq = mcp_scratch_activation(b, "d_raw_query", T, v->query_columns);
-    struct mcp_ref raw_dkv = mcp_scratch_activation(b, "d_raw_kv", T, v->kv_up.n);
-    mcp_map(b, MCP_FN_LATENT_BACKWARD, T, latent_columns(b, v), (struct mcp_ref[3]){dq, dkv},
+    int64_t tokens = b->tokens;
+    struct mcp_ref d_kv_latent = mcp_scratch_activation(b, "d_kv_latent", tokens, v->kv_down.n);
+    struct mcp_ref raw_dq = mcp_scratch_activation(b, "d_raw_query", tokens, v->query_columns);
+    struct mcp_ref raw_dkv = mcp_scratch_activation(b, "d_raw_kv", tokens, v->kv_up.n);
+    mcp_map(b, MCP_FN_LATENT_BACKWARD, tokens, latent_columns(b, v), (struct mcp_ref[3]){dq, dkv},
             (struct mcp_ref[2]){raw_dq, raw_dkv});
     mcp_linear_input_gradient(b, &v->kv_up, raw_dkv, d_kv_latent);
     mcp_linear_weight_gradient(b, &v->kv_up, mcp_at(b, v->kv_latent), raw_dkv);
     struct mcp_ref x = mcp_tensor_gather(b, "norm_again", mcp_at(b, v->norm), MCP_HIDE_BULK);
-    struct mcp_ref dx = mcp_scratch_activation(b, "d_norm", T, b->hidden);
-    struct mcp_ref dx_kv = mcp_scratch_activation(b, "d_norm_kv", T, b->hidden);
+    struct mcp_ref dx = mcp_scratch_activation(b, "d_norm", tokens, b->hidden);
+    struct mcp_ref dx_kv = mcp_scratch_activation(b, "d_norm_kv", tokens, b->hidden);
     mcp_linear_input_gradient(b, &v->kv_down, d_kv_latent, dx_kv);
     mcp_linear_weight_gradient(b, &v->kv_down, x, d_kv_latent);
     if (b->kind->q_lora_rank > 0) {
-        struct mcp_ref d_q_latent = mcp_scratch_activation(b, "d_q_latent", T, v->q_down.n);
+        struct mcp_ref d_q_latent = mcp_scratch_activation(b, "d_q_latent", tokens, v->q_down.n);
         mcp_linear_input_gradient(b, &v->q_up, raw_dq, d_q_latent);
         mcp_linear_weight_gradient(b, &v->q_up, mcp_at(b, v->q_latent), raw_dq);
         mcp_linear_input_gradient(b, &v->q_down, d_q_latent, dx);
@@ -216,21 +235,22 @@ static struct mcp_ref project_latent_backward(struct mcp_builder *b, struct mcp_
         mcp_linear_input_gradient(b, &v->q_up, raw_dq, dx);
         mcp_linear_weight_gradient(b, &v->q_up, x, raw_dq);
     }
-    mcp_map(b, MCP_FN_ADD, T, b->hidden, (struct mcp_ref[3]){dx, dx_kv}, (struct mcp_ref[2]){dx});
+    mcp_map(b, MCP_FN_ADD, tokens, b->hidden, (struct mcp_ref[3]){dx, dx_kv},
+            (struct mcp_ref[2]){dx});
     return mcp_tensor_reduce(b, "d_norm_shard", dx, MCP_HIDE_BULK);
 }
 
 void mcp_attention_backward(struct mcp_builder *b, struct mcp_attention_values *v,
                             const struct mcp_half *half)
 {
-    int64_t T = b->tokens;
+    int64_t tokens = b->tokens;
     struct mcp_ref d_branch = mcp_residual_backward(b, &v->residual, half->d_output);
     struct mcp_ref dy = mcp_tensor_gather(b, "d_attention_out", d_branch, MCP_HIDE_CHUNKED);
-    struct mcp_ref d_output = mcp_scratch_activation(b, "d_attention", T, v->value_columns);
+    struct mcp_ref d_output = mcp_scratch_activation(b, "d_attention", tokens, v->value_columns);
     mcp_linear_input_gradient(b, &v->out, dy, d_output);
     mcp_linear_weight_gradient(b, &v->out, mcp_at(b, v->output), dy);
-    struct mcp_ref dq = mcp_scratch_activation(b, "d_query", T, v->query_columns);
-    struct mcp_ref dkv = mcp_scratch_activation(b, "d_kv", T, v->kv_columns);
+    struct mcp_ref dq = mcp_scratch_activation(b, "d_query", tokens, v->query_columns);
+    struct mcp_ref dkv = mcp_scratch_activation(b, "d_kv", tokens, v->kv_columns);
     mcp_core_backward(b, v, d_output, dq, dkv);
     struct mcp_ref d_norm = b->kind->attention == MCP_ATTENTION_LATENT
                                 ? project_latent_backward(b, v, dq, dkv)

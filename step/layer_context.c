@@ -18,11 +18,15 @@ static void attention_op(struct mcp_builder *b, const struct mcp_attention_call 
 static void whole_forward(struct mcp_builder *b, struct mcp_attention_values *v,
                           struct mcp_ref query, struct mcp_ref kv, struct mcp_ref output)
 {
-    struct mcp_attention_call call = {
-        .function = b->fused_attention ? MCP_FN_ATTENTION_FORWARD : MCP_FN_ATTENTION_UNFUSED_FORWARD,
-        .batch_heads = v->batch_heads, .queries = b->sequence_local, .keys = b->sequence,
-        .pairs = v->pairs / b->plan->context_parallel, .reads = {query, kv},
-        .writes = {output, mcp_at(b, v->statistics)}};
+    struct mcp_attention_call call = {.function = b->fused_attention
+                                                      ? MCP_FN_ATTENTION_FORWARD
+                                                      : MCP_FN_ATTENTION_UNFUSED_FORWARD,
+                                      .batch_heads = v->batch_heads,
+                                      .queries = b->sequence_local,
+                                      .keys = b->sequence,
+                                      .pairs = v->pairs / b->plan->context_parallel,
+                                      .reads = {query, kv},
+                                      .writes = {output, mcp_at(b, v->statistics)}};
     if (!b->fused_attention)
         call.writes[2] = mcp_at(b, v->probabilities);
     attention_op(b, &call);
@@ -32,8 +36,11 @@ static void whole_backward(struct mcp_builder *b, struct mcp_attention_values *v
                            const struct mcp_ref in[4], const struct mcp_ref out[2])
 {
     struct mcp_attention_call call = {
-        .function = b->fused_attention ? MCP_FN_ATTENTION_BACKWARD : MCP_FN_ATTENTION_UNFUSED_BACKWARD,
-        .batch_heads = v->batch_heads, .queries = b->sequence_local, .keys = b->sequence,
+        .function =
+            b->fused_attention ? MCP_FN_ATTENTION_BACKWARD : MCP_FN_ATTENTION_UNFUSED_BACKWARD,
+        .batch_heads = v->batch_heads,
+        .queries = b->sequence_local,
+        .keys = b->sequence,
         .pairs = v->pairs / b->plan->context_parallel,
         .reads = {in[0], in[1], in[2], in[3], mcp_at(b, v->statistics)},
         .writes = {out[0], out[1]}};
@@ -45,9 +52,13 @@ static void whole_backward(struct mcp_builder *b, struct mcp_attention_values *v
 static void shift(struct mcp_builder *b, int delta, int64_t elements, struct mcp_ref from,
                   struct mcp_ref to)
 {
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_SHIFT, .stream = MCP_STREAM_CONTEXT,
-                                  .group = MCP_CONTEXT, .delta = delta, .reads = {from},
-                                  .writes = {to}, .dims = {elements}});
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_SHIFT,
+                                  .stream = MCP_STREAM_CONTEXT,
+                                  .group = MCP_CONTEXT,
+                                  .delta = delta,
+                                  .reads = {from},
+                                  .writes = {to},
+                                  .dims = {elements}});
 }
 
 /* Zigzag ring (execution order: own part, then c-1 shifts, each hidden under the
@@ -55,22 +66,27 @@ static void shift(struct mcp_builder *b, int delta, int64_t elements, struct mcp
 static void ring_forward(struct mcp_builder *b, struct mcp_attention_values *v)
 {
     int c = b->plan->context_parallel;
-    int64_t T = b->tokens, s = b->sequence_local;
-    struct mcp_ref ring[2] = {mcp_scratch_activation(b, "kv_ring_a", T, v->kv_columns),
-                              mcp_scratch_activation(b, "kv_ring_b", T, v->kv_columns)};
-    struct mcp_ref part = mcp_scratch_activation(b, "attention_part", T, v->value_columns);
-    struct mcp_ref part_statistics = mcp_scratch(b, "statistics_part", (double)T * 4, MCP_F32).block;
+    int64_t tokens = b->tokens, s = b->sequence_local;
+    struct mcp_ref ring[2] = {mcp_scratch_activation(b, "kv_ring_a", tokens, v->kv_columns),
+                              mcp_scratch_activation(b, "kv_ring_b", tokens, v->kv_columns)};
+    struct mcp_ref part = mcp_scratch_activation(b, "attention_part", tokens, v->value_columns);
+    int64_t heads = v->batch_heads / b->plan->microbatch_size;
+    struct mcp_ref part_statistics =
+        mcp_scratch(b, "statistics_part", mcp_bytes_of(tokens, heads, MCP_F32), MCP_F32).block;
     struct mcp_ref query = mcp_at(b, v->query), output = mcp_at(b, v->output);
     struct mcp_ref statistics = mcp_at(b, v->statistics), held = ring[0];
     /* the layout pass wrote the own part into the place of the last one */
     b->ops[b->num_ops - 1].writes[1] = held.operand;
     for (int i = 0; i < c; i++) {
-        struct mcp_attention_call call = {
-            .function = MCP_FN_ATTENTION_STEP_FORWARD, .batch_heads = v->batch_heads, .queries = s,
-            .keys = s, .pairs = v->pairs / c / c, .reads = {query, held}};
+        struct mcp_attention_call call = {.function = MCP_FN_ATTENTION_STEP_FORWARD,
+                                          .batch_heads = v->batch_heads,
+                                          .queries = s,
+                                          .keys = s,
+                                          .pairs = v->pairs / c / c,
+                                          .reads = {query, held}};
         struct mcp_ref next = i == c - 2 ? mcp_at(b, v->kv) : ring[(i + 1) % 2];
         if (i < c - 1)
-            shift(b, 1, T * v->kv_columns, held, next);
+            shift(b, 1, tokens * v->kv_columns, held, next);
         call.writes[0] = i == 0 ? output : part;
         call.writes[1] = i == 0 ? statistics : part_statistics;
         attention_op(b, &call);
@@ -78,7 +94,7 @@ static void ring_forward(struct mcp_builder *b, struct mcp_attention_values *v)
             mcp_emit(b, (struct mcp_call){.function = MCP_FN_MERGE,
                                           .reads = {part, part_statistics, output, statistics},
                                           .writes = {output, statistics},
-                                          .dims = {T, v->value_columns}});
+                                          .dims = {tokens, v->value_columns}});
         held = next;
     }
 }
@@ -89,27 +105,31 @@ static void ring_backward(struct mcp_builder *b, struct mcp_attention_values *v,
                           const struct mcp_ref in[4], const struct mcp_ref out[2])
 {
     int c = b->plan->context_parallel;
-    int64_t T = b->tokens, s = b->sequence_local, elements = T * v->kv_columns;
-    struct mcp_ref ring[2] = {mcp_scratch_activation(b, "kv_ring_a", T, v->kv_columns),
-                              mcp_scratch_activation(b, "kv_ring_b", T, v->kv_columns)};
-    struct mcp_ref travel[2] = {mcp_scratch_activation(b, "d_kv_ring_a", T, v->kv_columns),
-                                mcp_scratch_activation(b, "d_kv_ring_b", T, v->kv_columns)};
-    struct mcp_ref part = mcp_scratch_activation(b, "d_kv_part", T, v->kv_columns);
+    int64_t tokens = b->tokens, s = b->sequence_local, elements = tokens * v->kv_columns;
+    struct mcp_ref ring[2] = {mcp_scratch_activation(b, "kv_ring_a", tokens, v->kv_columns),
+                              mcp_scratch_activation(b, "kv_ring_b", tokens, v->kv_columns)};
+    struct mcp_ref travel[2] = {mcp_scratch_activation(b, "d_kv_ring_a", tokens, v->kv_columns),
+                                mcp_scratch_activation(b, "d_kv_ring_b", tokens, v->kv_columns)};
+    struct mcp_ref part = mcp_scratch_activation(b, "d_kv_part", tokens, v->kv_columns);
     struct mcp_ref held = in[1], gradient = travel[0];
     for (int i = 0; i < c; i++) {
         struct mcp_ref next = ring[i % 2];
         if (i < c - 1)
             shift(b, -1, elements, held, next);
         struct mcp_attention_call call = {
-            .function = MCP_FN_ATTENTION_STEP_BACKWARD, .batch_heads = v->batch_heads,
-            .queries = s, .keys = s, .pairs = v->pairs / c / c,
-            .reads = {in[0], held, in[2], in[3], mcp_at(b, v->statistics)}, .writes = {out[0]}};
+            .function = MCP_FN_ATTENTION_STEP_BACKWARD,
+            .batch_heads = v->batch_heads,
+            .queries = s,
+            .keys = s,
+            .pairs = v->pairs / c / c,
+            .reads = {in[0], held, in[2], in[3], mcp_at(b, v->statistics)},
+            .writes = {out[0]}};
         if (i > 0)
             call.reads[5] = out[0]; /* queries' gradients accumulate */
         call.writes[1] = i == 0 ? gradient : part;
         attention_op(b, &call);
         if (i > 0)
-            mcp_map(b, MCP_FN_ADD, T, v->kv_columns, (struct mcp_ref[3]){gradient, part},
+            mcp_map(b, MCP_FN_ADD, tokens, v->kv_columns, (struct mcp_ref[3]){gradient, part},
                     (struct mcp_ref[2]){i == c - 1 ? out[1] : gradient});
         if (i < c - 1) {
             struct mcp_ref arrived = travel[(i + 1) % 2];
@@ -120,11 +140,14 @@ static void ring_backward(struct mcp_builder *b, struct mcp_attention_values *v,
     }
 }
 
-static void context_collective(struct mcp_builder *b, enum mcp_function function,
-                               int64_t elements, struct mcp_ref from, struct mcp_ref to)
+static void context_collective(struct mcp_builder *b, enum mcp_function function, int64_t elements,
+                               struct mcp_ref from, struct mcp_ref to)
 {
-    mcp_emit(b, (struct mcp_call){.function = function, .stream = MCP_STREAM_CONTEXT,
-                                  .group = MCP_CONTEXT, .reads = {from}, .writes = {to},
+    mcp_emit(b, (struct mcp_call){.function = function,
+                                  .stream = MCP_STREAM_CONTEXT,
+                                  .group = MCP_CONTEXT,
+                                  .reads = {from},
+                                  .writes = {to},
                                   .dims = {elements}});
 }
 
@@ -158,10 +181,11 @@ static void gathered_backward(struct mcp_builder *b, struct mcp_attention_values
 static void exchange(struct mcp_builder *b, const char *name, int64_t columns, struct mcp_ref from,
                      struct mcp_ref to)
 {
-    int64_t T = b->tokens;
-    struct mcp_ref packed = mcp_scratch_activation(b, name, T, columns);
-    mcp_map(b, MCP_FN_PERMUTE, T, columns, (struct mcp_ref[3]){from}, (struct mcp_ref[2]){packed});
-    context_collective(b, MCP_FN_ALL_TO_ALL, T * columns, packed, to);
+    int64_t tokens = b->tokens;
+    struct mcp_ref packed = mcp_scratch_activation(b, name, tokens, columns);
+    mcp_map(b, MCP_FN_PERMUTE, tokens, columns, (struct mcp_ref[3]){from},
+            (struct mcp_ref[2]){packed});
+    context_collective(b, MCP_FN_ALL_TO_ALL, tokens * columns, packed, to);
 }
 
 /* The exchanged queries, keys and values are what is saved. */
@@ -208,7 +232,8 @@ void mcp_core_forward(struct mcp_builder *b, struct mcp_attention_values *v)
 void mcp_core_backward(struct mcp_builder *b, struct mcp_attention_values *v,
                        struct mcp_ref d_output, struct mcp_ref d_query, struct mcp_ref d_kv)
 {
-    const struct mcp_ref in[4] = {mcp_at(b, v->query), mcp_at(b, v->kv), mcp_at(b, v->output), d_output};
+    const struct mcp_ref in[4] = {mcp_at(b, v->query), mcp_at(b, v->kv), mcp_at(b, v->output),
+                                  d_output};
     const struct mcp_ref out[2] = {d_query, d_kv};
     bool cut = b->plan->context_parallel > 1;
     if (cut && b->plan->context_parallel_kind == MCP_CONTEXT_RING && b->fused_attention)

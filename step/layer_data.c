@@ -108,9 +108,12 @@ static bool is_sharded(const struct mcp_builder *b, const struct part *part, int
 static void emit_data(struct mcp_builder *b, enum mcp_function function, const struct part *part,
                       struct mcp_ref from, struct mcp_ref to)
 {
-    mcp_emit(b, (struct mcp_call){.function = function, .stream = MCP_STREAM_DATA,
-                                  .group = reduce_axes(part->expert), .reads = {from},
-                                  .writes = {to}, .dims = {part->parameters}});
+    mcp_emit(b, (struct mcp_call){.function = function,
+                                  .stream = MCP_STREAM_DATA,
+                                  .group = reduce_axes(part->expert),
+                                  .reads = {from},
+                                  .writes = {to},
+                                  .dims = {part->parameters}});
 }
 
 static bool has_peers(const struct mcp_builder *b, const struct part *part)
@@ -141,9 +144,12 @@ static void reduce_part(struct mcp_builder *b, const struct part *part)
     if (!has_peers(b, part) && !is_sharded(b, part, 2))
         return;
     struct mcp_call call = {.function = all ? MCP_FN_ALL_REDUCE : MCP_FN_REDUCE_SCATTER,
-                            .stream = MCP_STREAM_DATA, .group = reduce_axes(part->expert),
+                            .stream = MCP_STREAM_DATA,
+                            .group = reduce_axes(part->expert),
                             .dtype = stack->gradient_reduce_bytes > 2 ? MCP_F32 : MCP_BF16,
-                            .has_dtype = true, .reads = {gradients}, .writes = {gradients},
+                            .has_dtype = true,
+                            .reads = {gradients},
+                            .writes = {gradients},
                             .dims = {part->parameters}};
     if (is_sharded(b, part, 2))
         call.writes[0] = buffer_of(part, MCP_LAYER_GRADIENT_SHARD);
@@ -170,9 +176,13 @@ static void reduce_replicas(struct mcp_builder *b)
 {
     struct mcp_ref gradients = mcp_layer_buffer(MCP_LAYER_GRADIENTS);
     if (b->plan->sequence_parallel && replicated_parameters(b) > 0)
-        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE, .stream = MCP_STREAM_DATA,
-                                      .group = MCP_TENSOR, .dtype = MCP_F32, .has_dtype = true,
-                                      .reads = {gradients}, .writes = {gradients},
+        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,
+                                      .stream = MCP_STREAM_DATA,
+                                      .group = MCP_TENSOR,
+                                      .dtype = MCP_F32,
+                                      .has_dtype = true,
+                                      .reads = {gradients},
+                                      .writes = {gradients},
                                       .dims = {replicated_parameters(b)}});
 }
 
@@ -205,8 +215,8 @@ static void optimizer_block(struct mcp_builder *b, const struct part *parts, int
         int64_t shard = shard_of(b, part);
         struct mcp_ref state = mcp_layer_buffer(layer_index(part, MCP_LAYER_OPTIMIZER));
         struct mcp_ref gradients = reduced_gradients(b, part);
-        struct mcp_ref weights = buffer_of(part, is_sharded(b, part, 3) ? MCP_LAYER_WEIGHT_SHARD
-                                                                        : MCP_LAYER_WEIGHTS);
+        struct mcp_ref weights =
+            buffer_of(part, is_sharded(b, part, 3) ? MCP_LAYER_WEIGHT_SHARD : MCP_LAYER_WEIGHTS);
         mcp_map(b, MCP_FN_ADAM, shard, 1,
                 (struct mcp_ref[3]){gradients, state, mcp_rank_buffer(MCP_RANK_SCALARS)},
                 (struct mcp_ref[2]){weights, state});
@@ -222,10 +232,14 @@ static void prologue_block(struct mcp_builder *b, const struct part *parts, int 
         const struct part *part = &parts[i];
         bool sharded = is_sharded(b, part, 2);
         int64_t rows = sharded ? shard_of(b, part) : part->parameters;
-        struct mcp_ref target = buffer_of(part, sharded ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
+        struct mcp_ref target =
+            buffer_of(part, sharded ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
         mcp_emit(b, (struct mcp_call){.function = MCP_FN_ZERO,
-                                      .dtype = b->question->stack->gradient_bytes > 2 ? MCP_F32 : MCP_BF16,
-                                      .has_dtype = true, .writes = {target}, .dims = {rows, 1}});
+                                      .dtype = b->question->stack->gradient_bytes > 2 ? MCP_F32
+                                                                                      : MCP_BF16,
+                                      .has_dtype = true,
+                                      .writes = {target},
+                                      .dims = {rows, 1}});
     }
     if (b->kind != NULL && b->matmul != b->activation)
         for (int i = 0; i < count; i++)
@@ -242,9 +256,13 @@ static void reduce_ends(struct mcp_builder *b, const struct part *part)
     int64_t table = mcp_layer_type_parameters(b->type, false) - replicated_parameters(b);
     struct part share = {table, false, part->in_rank};
     struct mcp_ref gradients = reduced_gradients(b, part);
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE, .stream = MCP_STREAM_DATA,
-                                  .group = MCP_ENDS, .dtype = MCP_F32, .has_dtype = true,
-                                  .reads = {gradients}, .writes = {gradients},
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,
+                                  .stream = MCP_STREAM_DATA,
+                                  .group = MCP_ENDS,
+                                  .dtype = MCP_F32,
+                                  .has_dtype = true,
+                                  .reads = {gradients},
+                                  .writes = {gradients},
                                   .dims = {shard_of(b, &share)}});
 }
 
@@ -268,9 +286,9 @@ static void norm_block(struct mcp_builder *b, const struct part *parts, int coun
 void mcp_build_data_blocks(struct mcp_builder *b)
 {
     static const char *const names[MCP_NUM_LAYER_BUFFERS] = {
-        "weights", "expert_weights", "gradients", "expert_gradients", "optimizer",
-        "expert_optimizer", "weight_shard", "expert_weight_shard", "gradient_shard",
-        "expert_gradient_shard"};
+        "weights",        "expert_weights",       "gradients",    "expert_gradients",
+        "optimizer",      "expert_optimizer",     "weight_shard", "expert_weight_shard",
+        "gradient_shard", "expert_gradient_shard"};
     struct part parts[3];
     int count = list_parts(b, parts);
     b->type->num_buffers[MCP_SPACE_LAYER] = MCP_NUM_LAYER_BUFFERS;
@@ -295,16 +313,21 @@ static void message(struct mcp_builder *b, enum mcp_block_role role, enum mcp_st
     int64_t whole = b->sharded_tokens * b->hidden;
     bool scattered = b->question->stack->scatter_gather_pipeline && !b->plan->sequence_parallel &&
                      b->plan->tensor_parallel > 1;
-    struct mcp_call call = {.function = receives ? MCP_FN_RECEIVE : MCP_FN_SEND, .stream = stream,
-                            .group = MCP_PIPELINE, .delta = delta,
+    struct mcp_call call = {.function = receives ? MCP_FN_RECEIVE : MCP_FN_SEND,
+                            .stream = stream,
+                            .group = MCP_PIPELINE,
+                            .delta = delta,
                             .dims = {scattered ? whole / b->plan->tensor_parallel : whole}};
     mcp_begin_block(b, false);
     call.reads[0] = receives ? (struct mcp_ref){0} : place;
     call.writes[0] = receives ? place : (struct mcp_ref){0};
     mcp_emit(b, call);
     if (receives && scattered)
-        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_GATHER, .stream = MCP_STREAM_TENSOR,
-                                      .group = MCP_TENSOR, .reads = {place}, .writes = {place},
+        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_GATHER,
+                                      .stream = MCP_STREAM_TENSOR,
+                                      .group = MCP_TENSOR,
+                                      .reads = {place},
+                                      .writes = {place},
                                       .dims = {whole}});
     mcp_end_block(b, role);
 }

@@ -36,23 +36,29 @@ static void embedding_forward(struct mcp_builder *b, struct mcp_value ids)
     struct mcp_ref weights = embedding_is_head(b) ? mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS)
                                                   : mcp_layer_buffer(MCP_LAYER_WEIGHTS);
     bool reduced = b->plan->tensor_parallel > 1;
-    struct mcp_ref rows = reduced ? mcp_scratch_activation(b, "rows", b->tokens, b->hidden) : mcp_x(1);
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_FORWARD, .weight = 1,
+    struct mcp_ref rows =
+        reduced ? mcp_scratch_activation(b, "rows", b->tokens, b->hidden) : mcp_x(1);
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_FORWARD,
+                                  .weight = 1,
                                   .reads = {mcp_at(b, ids), weights},
-                                  .writes = {rows}, .dims = {b->tokens, b->hidden}});
+                                  .writes = {rows},
+                                  .dims = {b->tokens, b->hidden}});
     if (!reduced)
         return;
     bool shards = b->plan->sequence_parallel;
     mcp_emit(b, (struct mcp_call){.function = shards ? MCP_FN_REDUCE_SCATTER : MCP_FN_ALL_REDUCE,
-                                  .stream = MCP_STREAM_TENSOR, .group = MCP_TENSOR,
-                                  .reads = {rows}, .writes = {mcp_x(1)},
+                                  .stream = MCP_STREAM_TENSOR,
+                                  .group = MCP_TENSOR,
+                                  .reads = {rows},
+                                  .writes = {mcp_x(1)},
                                   .dims = {b->tokens * b->hidden}});
 }
 
 static void embedding_backward(struct mcp_builder *b, struct mcp_value ids)
 {
     struct mcp_ref dy = mcp_tensor_gather(b, "d_rows", mcp_dx(1), MCP_HIDE_NOT);
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_BACKWARD, .weight = 1,
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_BACKWARD,
+                                  .weight = 1,
                                   .reads = {dy, mcp_at(b, ids)},
                                   .writes = {embedding_gradients(b)},
                                   .dims = {b->tokens, b->hidden}});
@@ -63,7 +69,8 @@ void mcp_build_embedding(struct mcp_builder *b)
     mcp_weight_part(b, "embedding", local_vocabulary(b->model, b->plan), b->hidden, false);
     if (b->model->position == MCP_POSITION_LEARNED)
         mcp_weight_part(b, "positions",
-                        b->model->max_sequence_length > 0 ? b->model->max_sequence_length : b->sequence,
+                        b->model->max_sequence_length > 0 ? b->model->max_sequence_length
+                                                          : b->sequence,
                         b->hidden, true);
     struct mcp_value ids = mcp_saved_ids(b, "token_ids");
     mcp_begin_block(b, true);
@@ -76,9 +83,9 @@ void mcp_build_embedding(struct mcp_builder *b)
 
 struct mcp_head_values {
     struct mcp_value targets; /* [T] token ids */
-    struct mcp_value norm;   /* [Ts, h] */
-    struct mcp_value logits; /* [T, V / t] */
-    struct mcp_ref softmax;  /* fp32 working copy inside the loss */
+    struct mcp_value norm;    /* [Ts, h] */
+    struct mcp_value logits;  /* [T, V / t] */
+    struct mcp_ref softmax;   /* fp32 working copy inside the loss */
     int64_t vocabulary;
     struct mcp_ref weights, gradients;
     int part;
@@ -104,8 +111,10 @@ struct mcp_head_values *mcp_head_declare(struct mcp_builder *b, bool own_weights
 static void head_matmul(struct mcp_builder *b, enum mcp_function function, const int64_t dims[3],
                         const struct mcp_ref refs[3])
 {
-    mcp_emit(b, (struct mcp_call){.function = function, .reads = {refs[0], refs[1]},
-                                  .writes = {refs[2]}, .dims = {dims[0], dims[1], dims[2], 1}});
+    mcp_emit(b, (struct mcp_call){.function = function,
+                                  .reads = {refs[0], refs[1]},
+                                  .writes = {refs[2]},
+                                  .dims = {dims[0], dims[1], dims[2], 1}});
 }
 
 /* Vocabulary-parallel cross-entropy: three numbers a token go over the tensor
@@ -115,29 +124,37 @@ static void loss_reduction(struct mcp_builder *b, enum mcp_function function, in
 {
     if (b->plan->tensor_parallel == 1)
         return;
-    mcp_emit(b, (struct mcp_call){.function = function, .stream = MCP_STREAM_TENSOR,
-                                  .group = MCP_TENSOR, .dtype = MCP_F32, .has_dtype = true,
-                                  .reads = {numbers}, .writes = {numbers}, .dims = {elements}});
+    mcp_emit(b, (struct mcp_call){.function = function,
+                                  .stream = MCP_STREAM_TENSOR,
+                                  .group = MCP_TENSOR,
+                                  .dtype = MCP_F32,
+                                  .has_dtype = true,
+                                  .reads = {numbers},
+                                  .writes = {numbers},
+                                  .dims = {elements}});
 }
 
 void mcp_head_forward(struct mcp_builder *b, struct mcp_head_values *v, struct mcp_ref input)
 {
-    int64_t T = b->tokens, V = v->vocabulary;
+    int64_t tokens = b->tokens, vocabulary = v->vocabulary;
     struct mcp_ref norm = mcp_at(b, v->norm), logits = mcp_at(b, v->logits);
     mcp_load_ids(b, v->targets);
     mcp_map(b, MCP_FN_NORM_FORWARD, b->sharded_tokens, b->hidden, (struct mcp_ref[3]){input},
             (struct mcp_ref[2]){norm});
     struct mcp_ref x = mcp_tensor_gather(b, "final_norm_whole", norm, MCP_HIDE_NOT);
-    head_matmul(b, MCP_FN_MATMUL_NT, (int64_t[3]){T, V, b->hidden},
+    head_matmul(b, MCP_FN_MATMUL_NT, (int64_t[3]){tokens, vocabulary, b->hidden},
                 (struct mcp_ref[3]){x, v->weights, logits});
     double working = b->question->stack->logits_bytes - 2 * mcp_dtype_bytes(b->activation);
-    struct mcp_ref softmax = mcp_scratch(b, "softmax", (working > 0 ? working : 0) * (double)T *
-                                                           (double)V, MCP_F32).block;
-    struct mcp_ref numbers = mcp_scratch(b, "loss_numbers", 12.0 * (double)T, MCP_F32).block;
-    mcp_map(b, MCP_FN_COPY, T, 3, (struct mcp_ref[3]){logits}, (struct mcp_ref[2]){numbers, softmax});
-    loss_reduction(b, MCP_FN_ALL_REDUCE_MAX, T, numbers);
-    loss_reduction(b, MCP_FN_ALL_REDUCE, 2 * T, numbers);
-    mcp_map(b, MCP_FN_LOSS_FORWARD, T, V,
+    struct mcp_ref softmax =
+        mcp_scratch(b, "softmax", (working > 0 ? working : 0) * (double)tokens * (double)vocabulary,
+                    MCP_F32)
+            .block;
+    struct mcp_ref numbers = mcp_scratch(b, "loss_numbers", 12.0 * (double)tokens, MCP_F32).block;
+    mcp_map(b, MCP_FN_COPY, tokens, 3, (struct mcp_ref[3]){logits},
+            (struct mcp_ref[2]){numbers, softmax});
+    loss_reduction(b, MCP_FN_ALL_REDUCE_MAX, tokens, numbers);
+    loss_reduction(b, MCP_FN_ALL_REDUCE, 2 * tokens, numbers);
+    mcp_map(b, MCP_FN_LOSS_FORWARD, tokens, vocabulary,
             (struct mcp_ref[3]){logits, numbers, mcp_at(b, v->targets)},
             (struct mcp_ref[2]){mcp_rank_buffer(MCP_RANK_LOSS), softmax});
 }
@@ -145,17 +162,17 @@ void mcp_head_forward(struct mcp_builder *b, struct mcp_head_values *v, struct m
 void mcp_head_backward(struct mcp_builder *b, struct mcp_head_values *v, struct mcp_ref input,
                        struct mcp_ref d_input)
 {
-    int64_t T = b->tokens, V = v->vocabulary, h = b->hidden;
-    struct mcp_ref d_logits = mcp_scratch_activation(b, "d_logits", T, V);
-    mcp_map(b, MCP_FN_LOSS_BACKWARD, T, V,
+    int64_t tokens = b->tokens, vocabulary = v->vocabulary, h = b->hidden;
+    struct mcp_ref d_logits = mcp_scratch_activation(b, "d_logits", tokens, vocabulary);
+    mcp_map(b, MCP_FN_LOSS_BACKWARD, tokens, vocabulary,
             (struct mcp_ref[3]){mcp_at(b, v->logits), mcp_at(b, v->targets)},
             (struct mcp_ref[2]){d_logits});
     struct mcp_ref x = mcp_tensor_gather(b, "final_norm_again", mcp_at(b, v->norm), MCP_HIDE_BULK);
-    struct mcp_ref dx = mcp_scratch_activation(b, "d_final_norm", T, h);
-    head_matmul(b, MCP_FN_MATMUL_NN, (int64_t[3]){T, h, V},
+    struct mcp_ref dx = mcp_scratch_activation(b, "d_final_norm", tokens, h);
+    head_matmul(b, MCP_FN_MATMUL_NN, (int64_t[3]){tokens, h, vocabulary},
                 (struct mcp_ref[3]){d_logits, v->weights, dx});
     struct mcp_ref reduced = mcp_tensor_reduce(b, "d_final_norm_shard", dx, MCP_HIDE_BULK);
-    head_matmul(b, MCP_FN_MATMUL_TN_ACCUMULATE, (int64_t[3]){V, h, T},
+    head_matmul(b, MCP_FN_MATMUL_TN_ACCUMULATE, (int64_t[3]){vocabulary, h, tokens},
                 (struct mcp_ref[3]){d_logits, x, v->gradients});
     mcp_map(b, MCP_FN_NORM_BACKWARD, b->sharded_tokens, h, (struct mcp_ref[3]){reduced, input},
             (struct mcp_ref[2]){d_input});
@@ -178,7 +195,7 @@ void mcp_build_head(struct mcp_builder *b)
 struct decoder {
     struct mcp_attention_values *attention;
     struct mcp_mlp_values *mlp;
-    struct mcp_value middle; /* [Ts, h] residual stream between the halves */
+    struct mcp_value middle;                  /* [Ts, h] residual stream between the halves */
     struct mcp_value ids, joined, start, end; /* MTP only */
     struct mcp_linear projection;
     struct mcp_head_values *head;
@@ -186,20 +203,20 @@ struct decoder {
 
 static void declare_decoder(struct mcp_builder *b, struct decoder *d)
 {
-    int64_t Ts = b->sharded_tokens, T = b->tokens, h = b->hidden;
+    int64_t shard = b->sharded_tokens, tokens = b->tokens, h = b->hidden;
     if (b->spec->mtp) {
         mcp_weight_part(b, "mtp_norms", 2, h, true);
-        d->projection = (struct mcp_linear){mcp_weight_part(b, "mtp_projection", h, 2 * h, true), T, h,
-                                            2 * h, 1, false};
+        d->projection = (struct mcp_linear){
+            mcp_weight_part(b, "mtp_projection", h, 2 * h, true), tokens, h, 2 * h, 1, false};
         d->ids = mcp_saved_ids(b, "next_token_ids");
-        d->joined = mcp_saved_activation(b, "mtp_joined", T, 2 * h, 0);
-        d->start = mcp_saved_activation(b, "mtp_start", T, h, 0);
+        d->joined = mcp_saved_activation(b, "mtp_joined", tokens, 2 * h, 0);
+        d->start = mcp_saved_activation(b, "mtp_start", tokens, h, 0);
     }
     d->attention = mcp_attention_declare(b);
-    d->middle = mcp_saved_activation(b, "middle", Ts, h, 0);
+    d->middle = mcp_saved_activation(b, "middle", shard, h, 0);
     d->mlp = mcp_mlp_declare(b);
     if (b->spec->mtp) {
-        d->end = mcp_saved_activation(b, "mtp_end", Ts, h, 0);
+        d->end = mcp_saved_activation(b, "mtp_end", shard, h, 0);
         d->head = mcp_head_declare(b, false);
     }
 }
@@ -216,8 +233,7 @@ static void decoder_forward(struct mcp_builder *b, struct decoder *d)
         struct mcp_ref joined = mcp_at(b, d->joined);
         mcp_load_ids(b, d->ids);
         mcp_map(b, MCP_FN_CONCATENATE, b->tokens, 2 * h,
-                (struct mcp_ref[3]){mcp_x(0), mcp_at(b, d->ids)},
-                (struct mcp_ref[2]){joined});
+                (struct mcp_ref[3]){mcp_x(0), mcp_at(b, d->ids)}, (struct mcp_ref[2]){joined});
         mcp_linear_forward(b, &d->projection, joined, start);
     }
     mcp_attention_forward(b, d->attention, &(struct mcp_half){.input = start, .output = middle});
@@ -228,24 +244,26 @@ static void decoder_forward(struct mcp_builder *b, struct decoder *d)
 
 static void decoder_backward(struct mcp_builder *b, struct decoder *d)
 {
-    int64_t Ts = b->sharded_tokens, h = b->hidden;
+    int64_t shard = b->sharded_tokens, h = b->hidden;
     struct mcp_ref start = mcp_x(0), d_start = mcp_dx(0), d_end = mcp_dx(1);
     struct mcp_ref middle = mcp_at(b, d->middle);
-    struct mcp_ref d_middle = mcp_scratch_activation(b, "d_middle", Ts, h);
+    struct mcp_ref d_middle = mcp_scratch_activation(b, "d_middle", shard, h);
     if (b->spec->mtp) {
         start = mcp_at(b, d->start);
         d_start = mcp_scratch_activation(b, "d_mtp_start", b->tokens, h);
-        d_end = mcp_scratch_activation(b, "d_mtp_end", Ts, h);
+        d_end = mcp_scratch_activation(b, "d_mtp_end", shard, h);
         mcp_head_backward(b, d->head, mcp_at(b, d->end), d_end);
     }
-    mcp_mlp_backward(b, d->mlp, &(struct mcp_half){.input = middle, .d_output = d_end, .d_input = d_middle});
-    mcp_attention_backward(b, d->attention, &(struct mcp_half){.input = start, .d_output = d_middle,
-                                                               .d_input = d_start});
+    mcp_mlp_backward(b, d->mlp,
+                     &(struct mcp_half){.input = middle, .d_output = d_end, .d_input = d_middle});
+    mcp_attention_backward(
+        b, d->attention,
+        &(struct mcp_half){.input = start, .d_output = d_middle, .d_input = d_start});
     if (b->spec->mtp) {
         struct mcp_ref d_joined = mcp_scratch_activation(b, "d_mtp_joined", b->tokens, 2 * h);
         mcp_linear_input_gradient(b, &d->projection, d_start, d_joined);
         mcp_linear_weight_gradient(b, &d->projection, mcp_at(b, d->joined), d_start);
-        mcp_map(b, MCP_FN_ADD, Ts, h, (struct mcp_ref[3]){mcp_dx(1), d_joined},
+        mcp_map(b, MCP_FN_ADD, shard, h, (struct mcp_ref[3]){mcp_dx(1), d_joined},
                 (struct mcp_ref[2]){mcp_dx(0)});
     }
 }
@@ -276,10 +294,15 @@ void mcp_build_step(struct mcp_builder *b)
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_CLEAR_SCALARS, .writes = {loss, norm}});
     mcp_end_block(b, MCP_PROLOGUE);
     mcp_begin_block(b, false);
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE, .stream = MCP_STREAM_DATA,
-                                  .group = all, .dtype = MCP_F32, .has_dtype = true,
-                                  .reads = {norm}, .writes = {norm}, .dims = {1}});
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_STEP_SCALARS, .reads = {norm, loss},
-                                  .writes = {scalars}});
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,
+                                  .stream = MCP_STREAM_DATA,
+                                  .group = all,
+                                  .dtype = MCP_F32,
+                                  .has_dtype = true,
+                                  .reads = {norm},
+                                  .writes = {norm},
+                                  .dims = {1}});
+    mcp_emit(b, (struct mcp_call){
+                    .function = MCP_FN_STEP_SCALARS, .reads = {norm, loss}, .writes = {scalars}});
     mcp_end_block(b, MCP_EPILOGUE);
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-struct dense { /* of one gated or plain MLP, cut over the tensor group */
+struct dense {     /* of one gated or plain MLP, cut over the tensor group */
     int64_t width; /* local */
     struct mcp_linear up, down;
     struct mcp_value up_out; /* [T, (1 or 2) width] */
@@ -38,44 +38,45 @@ static int gates(const struct mcp_builder *b)
 
 static void declare_dense(struct mcp_builder *b, struct dense *d, int64_t width, const char *name)
 {
-    int64_t T = b->tokens, h = b->hidden, up = gates(b) * width;
+    int64_t tokens = b->tokens, h = b->hidden, up = gates(b) * width;
     d->width = width;
     d->apart = b->kind->gated_mlp && (b->dropped & MCP_RECOMPUTE_ALTERNATE_MATMULS) != 0;
     int part = mcp_weight_part(b, name, up, h, false);
-    d->up = (struct mcp_linear){part, T, d->apart ? width : up, h, 1, false};
+    d->up = (struct mcp_linear){part, tokens, d->apart ? width : up, h, 1, false};
     d->gate = d->up;
     int down = mcp_weight_part(b, "down", h, width, false);
-    d->down = (struct mcp_linear){down, T, h, width, 1, false};
+    d->down = (struct mcp_linear){down, tokens, h, width, 1, false};
     if (b->kind->mlp_bias) {
         mcp_weight_part(b, "up_bias", up, 1, false);
         mcp_weight_part(b, "down_bias", h, 1, true);
     }
-    d->up_out = mcp_saved_activation(b, "up", T, d->up.n, mlp_module(0));
+    d->up_out = mcp_saved_activation(b, "up", tokens, d->up.n, mlp_module(0));
     if (d->apart)
-        d->second = mcp_saved_activation(b, "gate", T, width,
+        d->second = mcp_saved_activation(b, "gate", tokens, width,
                                          mlp_module(MCP_RECOMPUTE_ALTERNATE_MATMULS));
-    d->active = mcp_saved_input(b, "active", T, width, mlp_module(MCP_RECOMPUTE_ACTIVATION));
+    d->active = mcp_saved_input(b, "active", tokens, width, mlp_module(MCP_RECOMPUTE_ACTIVATION));
 }
 
 static void declare_experts(struct mcp_builder *b, struct mcp_mlp_values *v)
 {
     const struct mcp_layer_kind *kind = b->kind;
-    int64_t h = b->hidden, E = kind->num_experts;
-    v->groups = (int)(E / b->plan->expert_parallel);
+    int64_t h = b->hidden, experts = kind->num_experts;
+    v->groups = (int)(experts / b->plan->expert_parallel);
     v->rows = b->sharded_tokens * kind->experts_per_token;
     v->local_rows = v->rows / v->groups > 0 ? v->rows / v->groups : 1;
     v->width = kind->moe_ffn_hidden_size;
     int64_t up = gates(b) * v->width;
-    v->router = (struct mcp_linear){mcp_weight_part(b, "router", E, h, true), b->sharded_tokens, E, h, 1, true};
+    v->router = (struct mcp_linear){
+        mcp_weight_part(b, "router", experts, h, true), b->sharded_tokens, experts, h, 1, true};
     int first = mcp_expert_weight_part(b, "expert_up", up, h, v->groups);
     int second = mcp_expert_weight_part(b, "expert_down", h, v->width, v->groups);
     if (kind->expert_bias)
         mcp_expert_weight_part(b, "expert_bias", up + h, 1, v->groups);
     v->up = (struct mcp_linear){first, v->local_rows, up, h, v->groups, false};
     v->down = (struct mcp_linear){second, v->local_rows, h, v->width, v->groups, false};
-    double routing = 8.0 * (double)b->sharded_tokens * (double)E;
+    double routing = 8.0 * (double)b->sharded_tokens * (double)experts;
     v->routing = mcp_saved(b, "routing", routing, MCP_F32, 0);
-    v->sizes = mcp_saved(b, "sizes", 8.0 * (double)E, MCP_I32, 0);
+    v->sizes = mcp_saved(b, "sizes", 8.0 * (double)experts, MCP_I32, 0);
     v->dispatched = mcp_saved_input(b, "dispatched", v->rows, h, 0);
     v->up_out = mcp_saved_activation(b, "expert_up", v->rows, up, 0);
     v->active = mcp_saved_input(b, "expert_active", v->rows, v->width, MCP_RECOMPUTE_ACTIVATION);
@@ -95,8 +96,7 @@ struct mcp_mlp_values *mcp_mlp_declare(struct mcp_builder *b)
     int width = experts ? kind->shared_expert_ffn_hidden_size : kind->ffn_hidden_size;
     v->has_dense = width > 0;
     if (v->has_dense)
-        declare_dense(b, &v->dense, width / b->plan->tensor_parallel,
-                      experts ? "shared_up" : "up");
+        declare_dense(b, &v->dense, width / b->plan->tensor_parallel, experts ? "shared_up" : "up");
     if (experts)
         declare_experts(b, v);
     mcp_residual_declare(b, &v->residual, "mlp_mask");
@@ -112,7 +112,7 @@ static enum mcp_function activation(const struct mcp_builder *b, bool backward)
 
 static struct mcp_ref dense_forward(struct mcp_builder *b, struct dense *d, struct mcp_ref norm)
 {
-    int64_t T = b->tokens;
+    int64_t tokens = b->tokens;
     struct mcp_ref x = mcp_tensor_gather(b, "norm_whole", norm, MCP_HIDE_CHUNKED);
     struct mcp_ref up = mcp_at(b, d->up_out), gate = {0};
     mcp_linear_forward(b, &d->up, x, up);
@@ -120,9 +120,9 @@ static struct mcp_ref dense_forward(struct mcp_builder *b, struct dense *d, stru
         gate = mcp_at(b, d->second);
         mcp_linear_forward(b, &d->gate, x, gate);
     }
-    mcp_map(b, activation(b, false), T, d->width, (struct mcp_ref[3]){up, gate},
+    mcp_map(b, activation(b, false), tokens, d->width, (struct mcp_ref[3]){up, gate},
             (struct mcp_ref[2]){mcp_at(b, d->active)});
-    struct mcp_ref y = mcp_scratch_activation(b, "mlp_out", T, b->hidden);
+    struct mcp_ref y = mcp_scratch_activation(b, "mlp_out", tokens, b->hidden);
     mcp_linear_forward(b, &d->down, mcp_at(b, d->active), y);
     return mcp_tensor_reduce(b, "mlp_out_shard", y, MCP_HIDE_CHUNKED);
 }
@@ -131,19 +131,19 @@ static struct mcp_ref dense_forward(struct mcp_builder *b, struct dense *d, stru
 static struct mcp_ref dense_backward(struct mcp_builder *b, struct dense *d, struct mcp_ref norm,
                                      struct mcp_ref d_branch)
 {
-    int64_t T = b->tokens;
+    int64_t tokens = b->tokens;
     struct mcp_ref dy = mcp_tensor_gather(b, "d_mlp_out", d_branch, MCP_HIDE_CHUNKED);
-    struct mcp_ref d_active = mcp_scratch_activation(b, "d_active", T, d->width);
+    struct mcp_ref d_active = mcp_scratch_activation(b, "d_active", tokens, d->width);
     mcp_linear_input_gradient(b, &d->down, dy, d_active);
     mcp_linear_weight_gradient(b, &d->down, mcp_at(b, d->active), dy);
-    struct mcp_ref d_up = mcp_scratch_activation(b, "d_up", T, gates(b) * d->width);
+    struct mcp_ref d_up = mcp_scratch_activation(b, "d_up", tokens, gates(b) * d->width);
     struct mcp_ref gate = d->apart ? mcp_at(b, d->second) : (struct mcp_ref){0};
-    mcp_map(b, activation(b, true), T, d->width,
+    mcp_map(b, activation(b, true), tokens, d->width,
             (struct mcp_ref[3]){d_active, mcp_at(b, d->up_out), gate}, (struct mcp_ref[2]){d_up});
     struct mcp_linear up = d->up;
     up.n = gates(b) * d->width;
     struct mcp_ref x = mcp_tensor_gather(b, "norm_again", norm, MCP_HIDE_BULK);
-    struct mcp_ref dx = mcp_scratch_activation(b, "d_norm", T, b->hidden);
+    struct mcp_ref dx = mcp_scratch_activation(b, "d_norm", tokens, b->hidden);
     mcp_linear_input_gradient(b, &up, d_up, dx);
     struct mcp_ref reduced = mcp_tensor_reduce(b, "d_norm_shard", dx, MCP_HIDE_BULK);
     mcp_linear_weight_gradient(b, &up, x, d_up);
@@ -166,19 +166,24 @@ static void exchange(struct mcp_builder *b, struct mcp_mlp_values *v, struct mcp
 {
     if (b->plan->expert_parallel == 1)
         return;
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_TO_ALL_V, .stream = MCP_STREAM_EXPERT,
-                                  .group = MCP_EXPERT, .reads = {from, mcp_at(b, v->sizes)},
-                                  .writes = {to}, .dims = {v->rows * b->hidden}});
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_TO_ALL_V,
+                                  .stream = MCP_STREAM_EXPERT,
+                                  .group = MCP_EXPERT,
+                                  .reads = {from, mcp_at(b, v->sizes)},
+                                  .writes = {to},
+                                  .dims = {v->rows * b->hidden}});
 }
 
 static void route(struct mcp_builder *b, struct mcp_mlp_values *v, struct mcp_ref norm)
 {
-    int64_t E = b->kind->num_experts, Ts = b->sharded_tokens;
-    struct mcp_ref logits = mcp_scratch_activation(b, "router_logits", Ts, E);
+    int64_t experts = b->kind->num_experts, shard = b->sharded_tokens;
+    struct mcp_ref logits = mcp_scratch_activation(b, "router_logits", shard, experts);
     struct mcp_ref routing = mcp_at(b, v->routing);
     mcp_linear_forward(b, &v->router, norm, logits);
-    mcp_map(b, MCP_FN_ROUTER_TOP_K, Ts, E, (struct mcp_ref[3]){logits}, (struct mcp_ref[2]){routing});
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_EXPERT_COUNTS, .reads = {routing},
+    mcp_map(b, MCP_FN_ROUTER_TOP_K, shard, experts, (struct mcp_ref[3]){logits},
+            (struct mcp_ref[2]){routing});
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_EXPERT_COUNTS,
+                                  .reads = {routing},
                                   .writes = {mcp_at(b, v->sizes)}});
 }
 
@@ -208,10 +213,10 @@ static struct mcp_ref experts_forward(struct mcp_builder *b, struct mcp_mlp_valu
 static struct mcp_ref route_backward(struct mcp_builder *b, struct mcp_mlp_values *v,
                                      struct mcp_ref norm, struct mcp_ref d_routing)
 {
-    int64_t E = b->kind->num_experts, Ts = b->sharded_tokens;
-    struct mcp_ref d_norm = mcp_scratch_activation(b, "d_norm_routed", Ts, b->hidden);
-    struct mcp_ref d_logits = mcp_scratch_activation(b, "d_router_logits", Ts, E);
-    mcp_map(b, MCP_FN_ROUTER_TOP_K_BACKWARD, Ts, E,
+    int64_t experts = b->kind->num_experts, shard = b->sharded_tokens;
+    struct mcp_ref d_norm = mcp_scratch_activation(b, "d_norm_routed", shard, b->hidden);
+    struct mcp_ref d_logits = mcp_scratch_activation(b, "d_router_logits", shard, experts);
+    mcp_map(b, MCP_FN_ROUTER_TOP_K_BACKWARD, shard, experts,
             (struct mcp_ref[3]){d_routing, mcp_at(b, v->routing)}, (struct mcp_ref[2]){d_logits});
     mcp_linear_input_gradient(b, &v->router, d_logits, d_norm);
     mcp_linear_weight_gradient(b, &v->router, norm, d_logits);
@@ -221,11 +226,11 @@ static struct mcp_ref route_backward(struct mcp_builder *b, struct mcp_mlp_value
 static struct mcp_ref experts_backward(struct mcp_builder *b, struct mcp_mlp_values *v,
                                        struct mcp_ref norm, struct mcp_ref d_branch)
 {
-    int64_t h = b->hidden, moved = v->rows + b->sharded_tokens, E = b->kind->num_experts;
+    int64_t h = b->hidden, moved = v->rows + b->sharded_tokens, experts = b->kind->num_experts;
     struct mcp_ref routing = mcp_at(b, v->routing);
     struct mcp_ref dy = mcp_scratch_activation(b, "d_expert_out", v->rows, h);
     struct mcp_ref d_combined = before_exchange(b, v, "d_combined", dy);
-    struct mcp_ref d_routing = mcp_scratch_activation(b, "d_routing", b->sharded_tokens, E);
+    struct mcp_ref d_routing = mcp_scratch_activation(b, "d_routing", b->sharded_tokens, experts);
     mcp_map(b, MCP_FN_UNPERMUTE_BACKWARD, moved, h,
             (struct mcp_ref[3]){d_branch, routing, mcp_at(b, v->combined)},
             (struct mcp_ref[2]){d_combined, d_routing});

@@ -14,15 +14,15 @@
 struct mcp_layer_price {
     const struct mcp_layer_type *type;
     struct mcp_block_price forward, backward, recompute;
-    int64_t x_bytes;          /* residual stream between layers */
-    int64_t kept_bytes;       /* frames kept from forward to backward, X included */
-    int64_t forward_bytes;    /* above earlier frames while forward runs, X left out */
-    int64_t backward_bytes;   /* above all frames but its own, from its own down */
+    int64_t x_bytes;        /* residual stream between layers */
+    int64_t kept_bytes;     /* frames kept from forward to backward, X included */
+    int64_t forward_bytes;  /* above earlier frames while forward runs, X left out */
+    int64_t backward_bytes; /* above all frames but its own, from its own down */
 };
 
 /* One layer once per step. */
 struct mcp_layer_step_price {
-    struct mcp_block_price gather, reduce, update; /* update: clear, norm, optimizer */
+    struct mcp_block_price gather, reduce, update;           /* update: clear, norm, optimizer */
     int64_t weights_bytes, gradients_bytes, optimizer_bytes; /* held between steps */
     int64_t gathered_bytes, transient_bytes; /* one layer's whole weights, gradients */
 };

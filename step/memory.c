@@ -42,8 +42,8 @@ static void collect(const struct mcp_block *block, struct life *lives)
     }
 }
 
-void mcp_block_memory(const struct mcp_layer_type *type, enum mcp_block_role role,
-                      bool last_reader, struct mcp_block_memory *out)
+void mcp_block_memory(const struct mcp_layer_type *type, enum mcp_block_role role, bool last_reader,
+                      struct mcp_block_memory *out)
 {
     const struct mcp_block *block = &type->blocks[role];
     struct life lives[LIMIT];
@@ -57,7 +57,8 @@ void mcp_block_memory(const struct mcp_layer_type *type, enum mcp_block_role rol
             int index = frame ? slot - LIMIT / SPACES : slot;
             if (lives[slot].first < 0)
                 continue;
-            int64_t bytes = type->buffers[frame ? MCP_SPACE_FRAME : MCP_SPACE_BLOCK][index].capacity_bytes;
+            int64_t bytes =
+                type->buffers[frame ? MCP_SPACE_FRAME : MCP_SPACE_BLOCK][index].capacity_bytes;
             if (lives[slot].first == i && (!frame || lives[slot].written_first))
                 live += bytes;
             if (lives[slot].last == i && (!frame || (last_reader && index != MCP_FRAME_DX)))

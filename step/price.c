@@ -9,8 +9,8 @@
 #include <string.h>
 
 const char *const mcp_cost_names[MCP_NUM_COSTS] = {
-    "matmul", "attention", "elementwise", "launch", "tensor", "context",
-    "expert", "pipeline",  "data",        "optimizer", "host", "bubble",
+    "matmul", "attention", "elementwise", "launch",    "tensor", "context",
+    "expert", "pipeline",  "data",        "optimizer", "host",   "bubble",
 };
 
 int64_t mcp_to_ns(double seconds)
@@ -60,7 +60,9 @@ enum mcp_cost mcp_op_cost(const struct mcp_op *op)
     case MCP_MAP:
     case MCP_REDUCTION:
         return op->function == MCP_FN_ADAM || op->function == MCP_FN_ZERO ||
-                       op->function == MCP_FN_SUM_SQUARES ? MCP_COST_OPTIMIZER : MCP_COST_ELEMENTWISE;
+                       op->function == MCP_FN_SUM_SQUARES
+                   ? MCP_COST_OPTIMIZER
+                   : MCP_COST_ELEMENTWISE;
     default:
         return stream_cost(op->stream);
     }

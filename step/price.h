@@ -20,9 +20,9 @@ enum mcp_cost {
     MCP_COST_CONTEXT,
     MCP_COST_EXPERT,
     MCP_COST_PIPELINE,
-    MCP_COST_DATA,        /* .. to here */
+    MCP_COST_DATA, /* .. to here */
     MCP_COST_OPTIMIZER,
-    MCP_COST_HOST,        /* the device waits for launches, or for the step's overhead */
+    MCP_COST_HOST, /* the device waits for launches, or for the step's overhead */
     MCP_COST_BUBBLE,
     MCP_NUM_COSTS
 };
@@ -56,9 +56,9 @@ double mcp_send_seconds(const struct mcp_pricing *pricing, int stage, int delta,
 
 struct mcp_block_price {
     int64_t time_ns;
-    double cost_s[MCP_NUM_COSTS];  /* exposed; sums to time_ns */
-    double comm_s[MCP_NUM_COSTS];  /* all communication, hidden or not */
-    double flops;                  /* executed on this rank */
+    double cost_s[MCP_NUM_COSTS]; /* exposed; sums to time_ns */
+    double comm_s[MCP_NUM_COSTS]; /* all communication, hidden or not */
+    double flops;                 /* executed on this rank */
     int launches;
 };
 void mcp_block_price(const struct mcp_pricing *pricing, const struct mcp_block *block,
@@ -71,7 +71,7 @@ struct mcp_block_memory {
     int64_t peak_bytes; /* largest sum; at least 0 */
     int64_t end_bytes;  /* frames written, less frames given back: may be negative */
 };
-void mcp_block_memory(const struct mcp_layer_type *type, enum mcp_block_role role,
-                      bool last_reader, struct mcp_block_memory *out);
+void mcp_block_memory(const struct mcp_layer_type *type, enum mcp_block_role role, bool last_reader,
+                      struct mcp_block_memory *out);
 
 #endif

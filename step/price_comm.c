@@ -10,8 +10,8 @@
 
 /* How a group lies on the tiers. */
 struct span {
-    int ranks;     /* of the group */
-    int neighbors; /* of them in one domain of the fastest tier */
+    int ranks;                    /* of the group */
+    int neighbors;                /* of them in one domain of the fastest tier */
     double bandwidth_bytes_per_s; /* of a ring, per rank */
     double latency_s;
 };
@@ -50,7 +50,8 @@ static struct span span_of(const struct mcp_pricing *pricing, unsigned axes)
         double domains = (double)members / inside;
         double bandwidth = inside * network_bandwidth(pricing, tier);
         span.bandwidth_bytes_per_s = fmin(span.bandwidth_bytes_per_s, bandwidth);
-        span.latency_s += cluster->tiers[tier].latency_s * (domains - 1) + cluster->tiers[tier].round_trip_s;
+        span.latency_s +=
+            cluster->tiers[tier].latency_s * (domains - 1) + cluster->tiers[tier].round_trip_s;
         inside = members;
     }
     return span;
@@ -124,8 +125,8 @@ double mcp_send_seconds(const struct mcp_pricing *pricing, int stage, int delta,
         int members = members_in(pricing, MCP_PIPELINE, tier, stages);
         if (stage / members != to / members)
             continue;
-        double share = tier == 0 ? MCP_SEND_DOMAIN_FRAC
-                                 : pricing->question->stack->message_network_frac;
+        double share =
+            tier == 0 ? MCP_SEND_DOMAIN_FRAC : pricing->question->stack->message_network_frac;
         return MCP_SEND_START_S + cluster->tiers[tier].round_trip_s / 2 +
                bytes / (share * network_bandwidth(pricing, tier));
     }
@@ -133,7 +134,8 @@ double mcp_send_seconds(const struct mcp_pricing *pricing, int stage, int delta,
 }
 
 /* One ring step: the slowest hop of the ring. */
-static double shift_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op, double bytes)
+static double shift_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op,
+                            double bytes)
 {
     struct span span = span_of(pricing, op->group);
     return span.ranks > 1 ? MCP_SEND_START_S + bytes / span.bandwidth_bytes_per_s : 0;
@@ -177,7 +179,8 @@ double mcp_op_sent_bytes(const struct mcp_op *op, int ranks)
     case MCP_COLLECTIVE:
         if (op->function == MCP_FN_BROADCAST)
             return bytes;
-        return (op->function == MCP_FN_ALL_REDUCE || op->function == MCP_FN_ALL_REDUCE_MAX ? 2 : 1) *
+        return (op->function == MCP_FN_ALL_REDUCE || op->function == MCP_FN_ALL_REDUCE_MAX ? 2
+                                                                                           : 1) *
                bytes * (k - 1) / k;
     default:
         return 0;

@@ -43,7 +43,8 @@ double mcp_op_flops(const struct mcp_op *op)
 
 static bool accumulates(const struct mcp_op *op)
 {
-    return op->function == MCP_FN_MATMUL_TN_ACCUMULATE || op->function == MCP_FN_GROUPED_TN_ACCUMULATE;
+    return op->function == MCP_FN_MATMUL_TN_ACCUMULATE ||
+           op->function == MCP_FN_GROUPED_TN_ACCUMULATE;
 }
 
 static double matmul_bytes(const struct mcp_op *op, double accumulator_bytes)
@@ -60,7 +61,8 @@ double mcp_op_moved_bytes(const struct mcp_op *op)
     if (f->code == MCP_MATMUL)
         return matmul_bytes(op, 4.0);
     if (f->code == MCP_MAP || f->code == MCP_REDUCTION) {
-        double each = f->elements_moved * mcp_dtype_bytes((enum mcp_dtype)op->dtype) + f->bytes_moved;
+        double each =
+            f->elements_moved * mcp_dtype_bytes((enum mcp_dtype)op->dtype) + f->bytes_moved;
         return (double)op->dims[0] * (double)op->dims[1] * each;
     }
     return 0;
@@ -89,7 +91,8 @@ static enum mcp_precision rate_of(const struct mcp_pricing *pricing, enum mcp_dt
 {
     enum mcp_precision recipe = pricing->question->job->precision;
     const struct mcp_gpu *gpu = &pricing->question->cluster->gpu;
-    enum mcp_precision rate = recipe == MCP_PRECISION_FP32 ? MCP_PRECISION_FP32 : MCP_PRECISION_BF16;
+    enum mcp_precision rate =
+        recipe == MCP_PRECISION_FP32 ? MCP_PRECISION_FP32 : MCP_PRECISION_BF16;
     if (dtype == MCP_F16)
         rate = MCP_PRECISION_FP16;
     if (dtype == MCP_F8 || dtype == MCP_F4)
@@ -124,7 +127,8 @@ static double matmul_seconds(const struct mcp_pricing *pricing, const struct mcp
     double tiles = tile_frac(op->dims[0], op->dims[1], groups, gpu->num_multiprocessors);
     double compute = mcp_op_flops(op) / (product_rate(pricing, op) * tiles) * (1 + ramp / depth);
     double accumulator = pricing->question->stack->gradient_bytes > 2 ? 4.0 : 2.0;
-    double traffic = matmul_bytes(op, accumulator) / (MCP_MEMORY_FRAC * gpu->memory_bandwidth_bytes_per_s);
+    double traffic =
+        matmul_bytes(op, accumulator) / (MCP_MEMORY_FRAC * gpu->memory_bandwidth_bytes_per_s);
     double grouped = is_grouped(op) ? gpu->grouped_matmul_frac : 1.0;
     return fmax(compute, traffic / grouped);
 }
@@ -171,7 +175,8 @@ static double attention_seconds(const struct mcp_pricing *pricing, const struct 
     bool backward = is_backward_attention(op);
     const struct mcp_attention_kernel *kernel = mcp_fused_attention_kernel(q);
     assert(kernel != NULL);
-    double flops = 2.0 * (double)op->dims[0] * (double)op->dims[1] * (double)(op->dims[2] + op->dims[3]);
+    double flops =
+        2.0 * (double)op->dims[0] * (double)op->dims[1] * (double)(op->dims[2] + op->dims[3]);
     double frac = backward ? kernel->backward_frac : kernel->forward_frac;
     double ramp = 1 + kernel->ramp_tokens / (double)q->job->sequence_length;
     double rate = q->cluster->gpu.peak_flops_per_s[rate_of(pricing, (enum mcp_dtype)op->dtype)] *
@@ -183,10 +188,12 @@ static double attention_seconds(const struct mcp_pricing *pricing, const struct 
 static double map_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
     double bytes = mcp_op_moved_bytes(op);
-    double bandwidth = MCP_MEMORY_FRAC * pricing->question->cluster->gpu.memory_bandwidth_bytes_per_s;
+    double bandwidth =
+        MCP_MEMORY_FRAC * pricing->question->cluster->gpu.memory_bandwidth_bytes_per_s;
     if (op->function == MCP_FN_CAST)
         return bytes * pricing->question->stack->fp8_cast_factor / bandwidth;
-    if (op->function == MCP_FN_ADAM || op->function == MCP_FN_ZERO || op->function == MCP_FN_SUM_SQUARES)
+    if (op->function == MCP_FN_ADAM || op->function == MCP_FN_ZERO ||
+        op->function == MCP_FN_SUM_SQUARES)
         return bytes / bandwidth;
     return element_seconds(pricing, bytes);
 }
@@ -219,7 +226,8 @@ static int routing_launches(const struct mcp_pricing *pricing, const struct mcp_
 {
     const struct mcp_stack *stack = pricing->question->stack;
     double launches = stack->moe_launches;
-    if (low_precision(pricing) && pricing->question->cluster->gpu.host_is_slow && !stack->cuda_graph)
+    if (low_precision(pricing) && pricing->question->cluster->gpu.host_is_slow &&
+        !stack->cuda_graph)
         launches += stack->moe_fp8_launches *
                     (op->function == MCP_FN_ROUTER_TOP_K ? 1.0 : MCP_MOE_BACKWARD_LAUNCHES);
     return (int)launches;

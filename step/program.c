@@ -12,9 +12,9 @@ const char *const mcp_buffer_kind_names[MCP_NUM_BUFFER_KINDS] = {
     "weight", "gradient", "optimizer", "activation", "scratch",
 };
 const char *const mcp_block_role_names[MCP_NUM_BLOCK_ROLES] = {
-    "forward",   "backward",     "backward_input",  "backward_weight", "prologue",
-    "epilogue",  "recompute",    "gather",          "reduce",          "optimizer",
-    "send_forward", "receive_forward", "send_backward", "receive_backward",
+    "forward",      "backward",        "backward_input", "backward_weight",  "prologue",
+    "epilogue",     "recompute",       "gather",         "reduce",           "optimizer",
+    "send_forward", "receive_forward", "send_backward",  "receive_backward",
 };
 
 const struct mcp_buffer *mcp_operand_buffer(const struct mcp_program *program,

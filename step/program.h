@@ -83,15 +83,15 @@ enum {
     MCP_LAYER_EXPERT_GRADIENTS,
     MCP_LAYER_OPTIMIZER,
     MCP_LAYER_EXPERT_OPTIMIZER,
-    MCP_LAYER_WEIGHT_SHARD,        /* ZeRO-3: what is kept; WEIGHTS is then gathered */
+    MCP_LAYER_WEIGHT_SHARD, /* ZeRO-3: what is kept; WEIGHTS is then gathered */
     MCP_LAYER_EXPERT_WEIGHT_SHARD,
-    MCP_LAYER_GRADIENT_SHARD,      /* ZeRO-2 and 3: GRADIENTS is then transient */
+    MCP_LAYER_GRADIENT_SHARD, /* ZeRO-2 and 3: GRADIENTS is then transient */
     MCP_LAYER_EXPERT_GRADIENT_SHARD,
     MCP_NUM_LAYER_BUFFERS
 };
 /* Rank buffers every program has. */
 enum {
-    MCP_RANK_TIED_WEIGHTS,   /* 0 bytes unless the ends share a rank and weights are tied */
+    MCP_RANK_TIED_WEIGHTS, /* 0 bytes unless the ends share a rank and weights are tied */
     MCP_RANK_TIED_GRADIENTS,
     MCP_RANK_LOSS,
     MCP_RANK_NORM,
@@ -143,8 +143,8 @@ enum mcp_block_role {
     MCP_PROLOGUE, /* clears accumulators; as a pass: everything before microbatch 0 */
     MCP_EPILOGUE, /* as a pass: everything after the last backward; as a block: norm, scalars */
     MCP_RECOMPUTE,
-    MCP_GATHER,    /* weights of the layer from their shards */
-    MCP_REDUCE,    /* gradients of the layer over their groups */
+    MCP_GATHER, /* weights of the layer from their shards */
+    MCP_REDUCE, /* gradients of the layer over their groups */
     MCP_OPTIMIZER,
     MCP_SEND_FORWARD,
     MCP_RECEIVE_FORWARD,
@@ -194,8 +194,8 @@ struct mcp_entry_list {
 };
 
 struct mcp_slot {
-    int chunk;      /* 0 .. virtual_stages - 1, or -1 */
-    int microbatch; /* or -1 */
+    int chunk;          /* 0 .. virtual_stages - 1, or -1 */
+    int microbatch;     /* or -1 */
     unsigned char pass; /* forward, backward, backward_input, backward_weight, prologue, epilogue */
     int list;           /* into program->lists */
     int lead;           /* entries at the start that need no message */

@@ -3,13 +3,15 @@
 
 #include "step/schedule.h"
 
+#include <assert.h>
+
 struct walk {
     int p, v;
     const struct mcp_chunk_memory *chunks;
-    int64_t live;          /* frames between slots */
+    int64_t live; /* frames between slots */
     int64_t peak, kept;
     int forwards, backwards;
-    int forward_chunk, forward_left;   /* chunk of the next forward; forwards left in its run */
+    int forward_chunk, forward_left; /* chunk of the next forward; forwards left in its run */
     int backward_chunk, backward_left;
 };
 
@@ -49,8 +51,13 @@ int64_t mcp_stage_peak(const struct mcp_plan *plan, int num_microbatches, int ra
                        const struct mcp_chunk_memory *chunks, int64_t *kept_bytes)
 {
     int p = plan->pipeline_parallel, v = plan->virtual_stages, total = num_microbatches * v;
-    struct walk w = {.p = p, .v = v, .chunks = chunks, .forward_left = p, .backward_left = p,
+    struct walk w = {.p = p,
+                     .v = v,
+                     .chunks = chunks,
+                     .forward_left = p,
+                     .backward_left = p,
                      .backward_chunk = v - 1};
+    assert(p > 0 && v > 0);
     int warm_up = mcp_schedule_warm_up(plan->schedule, p, v, num_microbatches, rank);
     if (v == 1) { /* every slot is of one chunk: the fullest moment is the first backward */
         int in_flight = warm_up < total ? warm_up + 1 : total;
