@@ -33,10 +33,9 @@ struct plan_args {
 static struct plan_args default_args(void)
 {
     return (struct plan_args){
-        .stack = "megatron-core",
         .top = 4,
         .memory_limit_frac = mcp_job_default().memory_limit_frac,
-        .precision = CHOICE(mcp_precision_names, MCP_PRECISION_BF16),
+        .precision = CHOICE(mcp_precision_names, -1),
         .zero_stage = CHOICE(zero_names, -1),
         .sequence_parallel = CHOICE(mcp_off_on, -1),
         .context_parallel_kind = CHOICE(mcp_context_kind_names, -1),
@@ -68,8 +67,10 @@ static struct mcp_option *question_options(struct plan_args *a, struct mcp_optio
         {"global-batch-size", MCP_OPT_COUNT64, &a->global_batch_size, "sequences in a step"},
         {"sequence-length", MCP_OPT_COUNT64, &a->sequence_length,
          "tokens in a sequence (default: 4096, or the model's limit if less)"},
-        {"precision", MCP_OPT_CHOICE, &a->precision, "in what the linear layers multiply"},
-        {"stack", MCP_OPT_STRING, &a->stack, "the software that will run the plan"},
+        {"precision", MCP_OPT_CHOICE, &a->precision,
+         "in what the linear layers multiply (default: bf16, else fp16, else fp32)"},
+        {"stack", MCP_OPT_STRING, &a->stack,
+         "the software that will run the plan (default: megatron-core; mcpplan-cpu without GPUs)"},
         {"attention", MCP_OPT_STRING, &a->attention,
          "attention kernel, or \"unfused\" (default: the stack's)"},
         {"dropout", MCP_OPT_FLAG, &a->dropout, "train with dropout"},
@@ -207,20 +208,39 @@ static enum mcp_status check_length(const struct mcp_model *model, const struct 
                     model->max_sequence_length);
 }
 
+/* The first of bf16, fp16, fp32 that the device has a rate for. */
+static enum mcp_precision default_precision(const struct mcp_gpu *gpu)
+{
+    static const enum mcp_precision order[] = {MCP_PRECISION_BF16, MCP_PRECISION_FP16};
+    for (size_t i = 0; i < MCP_COUNT_OF(order); i++)
+        if (!isnan(gpu->peak_flops_per_s[order[i]]))
+            return order[i];
+    return MCP_PRECISION_FP32;
+}
+
+static struct mcp_job job_of(const struct plan_args *args, const struct question *question)
+{
+    struct mcp_job job = mcp_job_default();
+    job.global_batch_size = args->global_batch_size;
+    job.sequence_length = args->sequence_length > 0 ? args->sequence_length
+                                                    : default_sequence_length(&question->model);
+    job.precision = args->precision.value >= 0 ? (enum mcp_precision)args->precision.value
+                                               : default_precision(&question->cluster.gpu);
+    job.dropout = args->dropout;
+    job.attention = args->attention ? args->attention : "";
+    job.memory_limit_frac = args->memory_limit_frac;
+    return job;
+}
+
 static enum mcp_status load_question(struct mcp_context *ctx, const struct plan_args *args,
                                      struct question *out)
 {
     MCP_TRY(mcp_model_load(ctx->arena, args->model, &out->model, &ctx->err));
     MCP_TRY(load_cluster(ctx, args, &out->cluster));
-    MCP_TRY(mcp_stack_load(ctx->arena, args->stack, &out->stack, &ctx->err));
-    out->job = mcp_job_default();
-    out->job.global_batch_size = args->global_batch_size;
-    out->job.sequence_length = args->sequence_length > 0 ? args->sequence_length
-                                                         : default_sequence_length(&out->model);
-    out->job.precision = (enum mcp_precision)args->precision.value;
-    out->job.dropout = args->dropout;
-    out->job.attention = args->attention ? args->attention : "";
-    out->job.memory_limit_frac = args->memory_limit_frac;
+    bool cpu = default_precision(&out->cluster.gpu) == MCP_PRECISION_FP32;
+    const char *stack = args->stack ? args->stack : cpu ? "mcpplan-cpu" : "megatron-core";
+    MCP_TRY(mcp_stack_load(ctx->arena, stack, &out->stack, &ctx->err));
+    out->job = job_of(args, out);
     out->asked = (struct mcp_question){&out->model, &out->cluster, &out->job, &out->stack};
     MCP_TRY(mcp_job_check(&out->job, &ctx->err));
     MCP_TRY(check_length(&out->model, &out->job, &ctx->err));
@@ -284,12 +304,11 @@ static const char *say_memory(struct mcp_arena *arena, const struct mcp_plan_vie
 {
     const struct mcp_prediction *p = view->prediction;
     const double gib = (double)(1 << 30);
-    return mcp_format(arena,
-                      "%s needs %.1f GiB on a GPU, %.1f GiB more than %.2f of its memory, %.1f GiB",
-                      view->predicts ? "the plan" : "the smallest plan",
-                      (double)p->peak_memory_bytes / gib,
-                      (double)(p->peak_memory_bytes - p->memory_limit_bytes) / gib,
-                      view->question->job->memory_limit_frac, (double)p->memory_limit_bytes / gib);
+    return mcp_format(
+        arena, "%s needs %.1f GiB on a GPU, %.1f GiB more than %.2f of its memory, %.1f GiB",
+        view->predicts ? "the plan" : "the smallest plan", (double)p->peak_memory_bytes / gib,
+        (double)(p->peak_memory_bytes - p->memory_limit_bytes) / gib,
+        view->question->job->memory_limit_frac, (double)p->memory_limit_bytes / gib);
 }
 
 static const char *say_rule(struct mcp_arena *arena, const struct mcp_plan_view *view,
@@ -333,8 +352,7 @@ static enum mcp_status explain(struct mcp_context *ctx, const struct mcp_search_
         mcp_plan_view_fail(ctx->arena, view, &ctx->err);
         return MCP_INVALID;
     } else {
-        return mcp_fail(&ctx->err, MCP_INVALID,
-                        "no degrees within the bounds multiply to %d GPUs",
+        return mcp_fail(&ctx->err, MCP_INVALID, "no degrees within the bounds multiply to %d GPUs",
                         mcp_cluster_gpus(view->question->cluster));
     }
     if (!view->predicts)
@@ -400,6 +418,18 @@ static enum mcp_status search(struct mcp_context *ctx, const struct plan_args *a
     return MCP_OK;
 }
 
+/* What a search finds where the rule of thumb's plan is refused. */
+static void offer_search(struct mcp_context *ctx, const struct mcp_plan_space *space,
+                         struct mcp_plan_view *view)
+{
+    struct mcp_answer answer;
+    const struct mcp_search_options options = {.objective = view->objective, .top = 1};
+    mcp_search(ctx->arena, view->question, space, &options, &answer);
+    if (answer.count > 0)
+        view->changes.items[view->changes.count++] = (struct mcp_change){
+            MCP_CHANGE_METHOD, "method=search instead of rule", answer.found[0]};
+}
+
 /* The rule of thumb's degrees, and the best of what it leaves open. */
 static enum mcp_status by_rule(struct mcp_context *ctx, const struct plan_args *args,
                                struct mcp_plan_view *view)
@@ -414,8 +444,10 @@ static enum mcp_status by_rule(struct mcp_context *ctx, const struct plan_args *
             return mcp_fail(&ctx->err, MCP_USAGE,
                             "--method rule chooses %s itself; leave it out, or use --method search",
                             mcp_knob_names[knob]);
-    if (!mcp_rule_legal(ctx->arena, view->question, &view->plan, &view->refusals))
+    if (!mcp_rule_legal(ctx->arena, view->question, &view->plan, &view->refusals)) {
+        offer_search(ctx, &space, view);
         return MCP_OK;
+    }
     for (int knob = MCP_KNOB_TENSOR; knob <= MCP_KNOB_DATA; knob++)
         mcp_space_pin(&space, (enum mcp_knob)knob,
                       mcp_knob_value((enum mcp_knob)knob, &view->plan));

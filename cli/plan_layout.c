@@ -46,8 +46,7 @@ const char *mcp_plan_choices_text(struct mcp_arena *arena, const struct mcp_plan
     if (plan->sequence_parallel)
         mcp_text_add(&text, ", sequence parallel");
     if (plan->context_parallel > 1)
-        mcp_text_add(&text, ", context by %s",
-                     mcp_context_kind_names[plan->context_parallel_kind]);
+        mcp_text_add(&text, ", context by %s", mcp_context_kind_names[plan->context_parallel_kind]);
     if (plan->chunks)
         mcp_text_add(&text, ", recompute %s", mcp_recompute_names[mcp_uniform_recompute(plan)]);
     return text.data;
@@ -56,8 +55,8 @@ const char *mcp_plan_choices_text(struct mcp_arena *arena, const struct mcp_plan
 /* Layout */
 
 struct node_row {
-    const char *cells; /* "[0 0 0 0|0 0 0 0]" */
-    int first, last;   /* nodes that look so */
+    const char *cells;              /* "[0 0 0 0|0 0 0 0]" */
+    int first, last;                /* nodes that look so */
     struct mcp_coordinate from, to; /* of their first and last rank */
 };
 
@@ -75,7 +74,10 @@ static const char *draw_node(struct mcp_arena *arena, const struct mcp_plan *pla
     for (int rank = first; rank < first + ranks; rank++) {
         struct mcp_coordinate at = mcp_mesh_coordinate(plan, rank);
         bool begins = rank == first || !same_group(at, mcp_mesh_coordinate(plan, rank - 1));
-        mcp_text_add(&text, "%s%d", rank == first ? "[" : begins ? "|" : " ",
+        mcp_text_add(&text, "%s%d",
+                     rank == first ? "["
+                     : begins      ? "|"
+                                   : " ",
                      plan->pipeline_parallel > 1 ? at.pipeline : at.data);
     }
     mcp_text_add(&text, "]");
@@ -139,8 +141,7 @@ static void write_node_row(struct mcp_text *out, const struct mcp_plan *plan,
         mcp_text_add(out, "%s  ", row->cells);
     mcp_text_add(out, "%s", span(arena, "stage", "stages", row->from.pipeline, row->to.pipeline));
     if (plan->data_parallel > 1)
-        mcp_text_add(out, ", %s",
-                     span(arena, "replica", "replicas", row->from.data, row->to.data));
+        mcp_text_add(out, ", %s", span(arena, "replica", "replicas", row->from.data, row->to.data));
     if (plan->context_parallel > 1)
         mcp_text_add(out, ", %s",
                      span(arena, "context", "context", row->from.context, row->to.context));
@@ -157,8 +158,7 @@ void mcp_plan_layout_text(struct mcp_text *out, const struct mcp_style *style,
     mcp_text_add(out, "  %s\n",
                  mcp_paint(arena, style, MCP_BOLD, mcp_plan_degrees_text(arena, plan)));
     mcp_text_add(out, "  %s\n\n", mcp_plan_choices_text(arena, plan, view->question->job));
-    struct node_row *rows =
-        MCP_ARRAY(arena, view->question->cluster->num_nodes, struct node_row);
+    struct node_row *rows = MCP_ARRAY(arena, view->question->cluster->num_nodes, struct node_row);
     int count = node_rows(arena, view->question, plan, rows);
     bool drawn = view->question->cluster->gpus_per_node <= MOST_CELLS;
     for (int i = 0; i < count; i++) {

@@ -54,8 +54,8 @@ static const char *verdict(struct mcp_arena *arena, const struct mcp_style *styl
                                     gib(arena, p->memory_limit_bytes)));
     return mcp_paint(arena, style, MCP_RED,
                      mcp_format(arena, "does not fit: %s of %s, %s too much",
-                                gib(arena, p->peak_memory_bytes),
-                                gib(arena, p->memory_limit_bytes), gib(arena, missing)));
+                                gib(arena, p->peak_memory_bytes), gib(arena, p->memory_limit_bytes),
+                                gib(arena, missing)));
 }
 
 static void write_headline(struct mcp_text *out, const struct mcp_style *style,
@@ -63,8 +63,9 @@ static void write_headline(struct mcp_text *out, const struct mcp_style *style,
 {
     struct mcp_arena *arena = out->arena;
     const struct mcp_prediction *p = view->prediction;
-    const char *time = mcp_format(arena, "%s %s %.0f %%", mcp_show(arena, p->iteration_s, MCP_SECONDS),
-                                  plus_minus(style), 100 * p->uncertainty_frac);
+    const char *time =
+        mcp_format(arena, "%s %s %.0f %%", mcp_show(arena, p->iteration_s, MCP_SECONDS),
+                   plus_minus(style), 100 * p->uncertainty_frac);
     mcp_text_add(out, "\n  %s an iteration, ", mcp_paint(arena, style, MCP_BOLD, time));
     mcp_text_add(out, "%s tokens/s, MFU %.1f %%, ", mcp_show_count(arena, p->tokens_per_s),
                  100 * p->model_flops_utilization);
@@ -139,8 +140,8 @@ static void memory_parts(struct mcp_arena *arena, const struct mcp_memory *memor
         {"working buffers", memory->buffers_bytes}, {"reserve", memory->reserve_bytes},
     };
     for (int i = 0; i < NUM_PARTS; i++)
-        parts[i] = (struct mcp_bar){list[i].label, (double)list[i].bytes,
-                                    gib(arena, list[i].bytes), MCP_PLAIN};
+        parts[i] = (struct mcp_bar){list[i].label, (double)list[i].bytes, gib(arena, list[i].bytes),
+                                    MCP_PLAIN};
 }
 
 static void write_stage_memory(struct mcp_text *out, const struct mcp_style *style,
@@ -288,8 +289,10 @@ static void write_rule_price(struct mcp_text *out, const struct mcp_style *style
                                -100 * frac, plan, value));
     else
         write_point(out, style,
-                    mcp_format(arena, "the %s rule costs nothing: the best it refuses, %s, takes "
-                               "%s (%s)", rule, plan, value, signed_percent(arena, frac)));
+                    mcp_format(arena,
+                               "the %s rule costs nothing: the best it refuses, %s, takes "
+                               "%s (%s)",
+                               rule, plan, value, signed_percent(arena, frac)));
 }
 
 static void write_refused(struct mcp_text *out, const struct mcp_style *style,
@@ -316,7 +319,8 @@ static void write_search(struct mcp_text *out, const struct mcp_style *style,
     mcp_heading(out, style, "What was looked at");
     write_refused(out, style, record);
     write_point(out, style,
-                mcp_format(arena, "%s candidates, all with uniform stages: %s priced in full, of "
+                mcp_format(arena,
+                           "%s candidates, all with uniform stages: %s priced in full, of "
                            "which %s fit; %s not, as they only add recompute to one that fits",
                            mcp_show_integer(arena, record->candidates),
                            mcp_show_integer(arena, record->priced),
@@ -339,20 +343,21 @@ static void write_assumptions(struct mcp_text *out, const struct mcp_style *styl
     double price = cluster->gpu.price_per_gpu_hour;
     mcp_heading(out, style, "What this rests on");
     write_point(out, style,
-                mcp_format(arena, "%s %.0f %%: about nine in ten published runs of such a stack lie "
-                           "within it", plus_minus(style),
-                           100 * view->prediction->uncertainty_frac));
-    write_point(out, style, mcp_format(arena, "stack %s: %s", mcp_printable(arena, stack->name),
-                                       mcp_printable(arena, stack->source)));
+                mcp_format(arena, "%s %.0f %%: the interval that the stack's file states",
+                           plus_minus(style), 100 * view->prediction->uncertainty_frac));
+    write_point(out, style,
+                mcp_format(arena, "stack %s: %s", mcp_printable(arena, stack->name),
+                           mcp_printable(arena, stack->source)));
     write_point(out, style,
                 "modelled: kernels by roofline, launches, collectives by tier, the exact pipeline "
                 "recurrence, memory buffer by buffer; not modelled: stragglers, failures, shared "
                 "links, reading data");
     if (isfinite(price))
-        write_point(out, style,
-                    mcp_format(arena, "an iteration costs %.3g at %.3g per GPU and hour",
-                               view->prediction->iteration_s / 3600 * price *
-                                   mcp_cluster_gpus(cluster), price));
+        write_point(
+            out, style,
+            mcp_format(arena, "an iteration costs %.3g at %.3g per GPU and hour",
+                       view->prediction->iteration_s / 3600 * price * mcp_cluster_gpus(cluster),
+                       price));
 }
 
 /* Refused */
@@ -376,13 +381,13 @@ static void write_changes(struct mcp_text *out, const struct mcp_style *style,
     mcp_heading(out, style, "What would change that");
     for (int i = 0; i < view->changes.count; i++) {
         const struct mcp_change *change = &view->changes.items[i];
-        write_point(out, style,
-                    mcp_format(arena, "%s: %s in %s (%s; %s)", change->text,
-                               mcp_show(arena, change->found.iteration_s, MCP_SECONDS),
-                               gib(arena, change->found.peak_memory_bytes),
-                               mcp_plan_degrees_text(arena, &change->found.plan),
-                               mcp_plan_choices_text(arena, &change->found.plan,
-                                                     view->question->job)));
+        write_point(
+            out, style,
+            mcp_format(arena, "%s: %s in %s (%s; %s)", change->text,
+                       mcp_show(arena, change->found.iteration_s, MCP_SECONDS),
+                       gib(arena, change->found.peak_memory_bytes),
+                       mcp_plan_degrees_text(arena, &change->found.plan),
+                       mcp_plan_choices_text(arena, &change->found.plan, view->question->job)));
     }
 }
 
@@ -420,5 +425,7 @@ enum mcp_status mcp_plan_view_fail(struct mcp_arena *arena, const struct mcp_pla
         mcp_text_add(&text, "%s%s", i > 0 ? "; " : "", view->refusals.items[i].text);
     if (view->changes.count > 0)
         mcp_text_add(&text, "; nearest change: %s", view->changes.items[0].text);
+    else if (view->priced && !view->predicts)
+        mcp_text_add(&text, "; %d times as many GPUs do not help", 1 << MCP_MOST_GPU_DOUBLINGS);
     return mcp_fail(err, MCP_INFEASIBLE, "%s", text.data);
 }

@@ -2,20 +2,20 @@
 #ifndef MCP_CLI_PLAN_VIEW_H
 #define MCP_CLI_PLAN_VIEW_H
 
-#include "planner/answer.h"
 #include "core/text.h"
+#include "planner/answer.h"
 #include "reports/style.h"
 
 struct mcp_plan_view {
     const struct mcp_question *question;
     const struct mcp_plan_space *space;
     enum mcp_objective objective;
-    const char *method; /* "search", "exhaustive", "rule" */
+    const char *method;     /* "search", "exhaustive", "rule" */
     const char *arithmetic; /* of the rule of thumb, else NULL */
-    bool predicts;      /* everything was pinned: fitting or not, this is the answer */
+    bool predicts;          /* everything was pinned: fitting or not, this is the answer */
     bool has_plan;
     struct mcp_plan plan; /* the answer; where refused, what comes closest */
-    bool priced;        /* prediction is filled */
+    bool priced;          /* prediction is filled */
     const struct mcp_prediction *prediction;
     struct mcp_refusals refusals; /* of the plan; empty when it can be run */
     const struct mcp_answer *answer;

@@ -3,8 +3,6 @@
 
 #include "core/text.h"
 
-enum { MOST_GPU_DOUBLINGS = 6 };
-
 const char *mcp_binding_rule(const struct mcp_search_record *record)
 {
     const char *const rules[] = {mcp_rule_memory, mcp_rule_batch, mcp_rule_pipeline};
@@ -128,7 +126,7 @@ static void add_gpus(struct trial trial)
     question.cluster = &cluster;
     trial.question = &question;
     trial.space.knobs[MCP_KNOB_DATA].given = false;
-    for (int i = 0; i < MOST_GPU_DOUBLINGS; i++) {
+    for (int i = 0; i < MCP_MOST_GPU_DOUBLINGS; i++) {
         struct mcp_error unused;
         if (gpus > MCP_MAX_GPUS / 2)
             return;
@@ -147,10 +145,10 @@ void mcp_nearest_changes(struct mcp_arena *arena, const struct mcp_question *que
                          const struct mcp_search_options *options, struct mcp_changes *out)
 {
     static const enum mcp_knob order[] = {
-        MCP_KNOB_MICROBATCH,     MCP_KNOB_RECOMPUTE, MCP_KNOB_ZERO_STAGE,
+        MCP_KNOB_MICROBATCH,        MCP_KNOB_RECOMPUTE,      MCP_KNOB_ZERO_STAGE,
         MCP_KNOB_SEQUENCE_PARALLEL, MCP_KNOB_VIRTUAL_STAGES, MCP_KNOB_SCHEDULE,
-        MCP_KNOB_CONTEXT_KIND,   MCP_KNOB_EXPERT,    MCP_KNOB_DATA,
-        MCP_KNOB_CONTEXT,        MCP_KNOB_PIPELINE,  MCP_KNOB_TENSOR};
+        MCP_KNOB_CONTEXT_KIND,      MCP_KNOB_EXPERT,         MCP_KNOB_DATA,
+        MCP_KNOB_CONTEXT,           MCP_KNOB_PIPELINE,       MCP_KNOB_TENSOR};
     out->count = 0;
     struct trial trial = {arena, question, *space, options, out};
     for (int i = 0; i < MCP_NUM_KNOBS; i++)

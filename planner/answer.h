@@ -7,17 +7,18 @@
 #include "planner/search.h"
 
 enum mcp_change_kind {
-    MCP_CHANGE_KNOB, /* another value of one that was pinned or bounded */
-    MCP_CHANGE_RULE, /* one of the article's rules, or both, lifted */
-    MCP_CHANGE_GPUS  /* more machines of the same kind */
+    MCP_CHANGE_KNOB,   /* another value of one that was pinned or bounded */
+    MCP_CHANGE_RULE,   /* one of the article's rules, or both, lifted */
+    MCP_CHANGE_METHOD, /* a search instead of the rule of thumb */
+    MCP_CHANGE_GPUS    /* more machines of the same kind */
 };
 
 struct mcp_change {
     enum mcp_change_kind kind;
-    const char *text; /* "microbatch_size=2 instead of 8" */
+    const char *text;       /* "microbatch_size=2 instead of 8" */
     struct mcp_found found; /* the best plan then */
 };
-#define MCP_MAX_CHANGES (MCP_NUM_KNOBS + 2)
+#define MCP_MAX_CHANGES (MCP_NUM_KNOBS + 3)
 
 struct mcp_changes {
     int count;
@@ -36,7 +37,8 @@ bool mcp_least_illegal(struct mcp_arena *arena, const struct mcp_question *quest
                        struct mcp_refusals *out);
 
 /* Changes after which a plan fits, one at a time: each pinned or bounded knob
- * freed, the rules lifted, GPUs doubled (at most 64 times as many). */
+ * freed, the rules lifted, GPUs doubled until one fits. */
+enum { MCP_MOST_GPU_DOUBLINGS = 6 };
 void mcp_nearest_changes(struct mcp_arena *arena, const struct mcp_question *question,
                          const struct mcp_plan_space *space,
                          const struct mcp_search_options *options, struct mcp_changes *out);

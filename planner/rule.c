@@ -23,8 +23,7 @@ struct mcp_plan mcp_rule_plan(const struct mcp_question *question)
     plan.tensor_parallel = at_least_one(ceil(sqrt(billions(question))));
     plan.context_parallel = at_least_one(ceil(sqrt(gpus / plan.tensor_parallel)));
     plan.pipeline_parallel = plan.context_parallel;
-    double replica = (double)plan.tensor_parallel * plan.context_parallel *
-                     plan.pipeline_parallel;
+    double replica = (double)plan.tensor_parallel * plan.context_parallel * plan.pipeline_parallel;
     plan.data_parallel = at_least_one(floor(gpus / replica));
     return plan;
 }

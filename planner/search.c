@@ -98,16 +98,15 @@ static void join_best(struct best *into, enum mcp_objective objective, const str
 static const char *why_refused(const struct search *search, const struct mcp_plan *plan,
                                bool *pipeline, bool *batch)
 {
-    *pipeline = mcp_space_keeps_pipeline_rule(search->space) &&
-                !mcp_pipeline_rule(search->question, plan);
+    *pipeline =
+        mcp_space_keeps_pipeline_rule(search->space) && !mcp_pipeline_rule(search->question, plan);
     *batch = mcp_space_keeps_batch_rule(search->space) && !mcp_batch_rule(search->question, plan);
     const char *rule = mcp_illegal_rule(search->question, plan);
     return rule ? rule : *pipeline ? mcp_rule_pipeline : *batch ? mcp_rule_batch : NULL;
 }
 
 /* KEEPS_ALL .. BREAKS_BATCH, or NUM_CLASSES for one that is not even priced. */
-static int classify(const struct search *search, const struct mcp_plan *plan,
-                    const char **refused)
+static int classify(const struct search *search, const struct mcp_plan *plan, const char **refused)
 {
     bool pipeline, batch;
     *refused = why_refused(search, plan, &pipeline, &batch);
@@ -163,8 +162,7 @@ static void judge_recomputes(const struct search *search, struct worker *worker,
                              const struct mcp_choices *choices, int64_t first, int class,
                              struct finding *finding)
 {
-    bool stops = !search->options->exhaustive &&
-                 search->options->objective != MCP_OBJECTIVE_MEMORY;
+    bool stops = !search->options->exhaustive && search->options->objective != MCP_OBJECTIVE_MEMORY;
     int count = choices->recomputes.count, kept = mcp_choices_kept(choices, first), i = 0;
     bool fits = false;
     for (; i < count && !(fits && stops) && !hopeless(search, worker, kept); i++) {
@@ -311,4 +309,3 @@ void mcp_search(struct mcp_arena *arena, const struct mcp_question *question,
     rank_layouts(arena, &search, out);
     join_beyond(arena, &search, out);
 }
-

@@ -54,16 +54,16 @@ struct mcp_search_record {
     int64_t candidates;
     int num_refused;
     struct mcp_refused refused[MCP_MAX_REFUSED]; /* most frequent first */
-    int64_t bounded; /* not priced: cannot win */
-    int64_t priced;  /* in time and memory, of those that keep all rules; */
-    int64_t fitting; /* of these */
-    int64_t milps;   /* integer programs solved */
+    int64_t bounded;                             /* not priced: cannot win */
+    int64_t priced;      /* in time and memory, of those that keep all rules; */
+    int64_t fitting;     /* of these */
+    int64_t milps;       /* integer programs solved */
     bool proven_optimal; /* over uniform stages */
     double gap_frac;     /* how much better an unseen plan of the space could be */
 };
 
 struct mcp_answer {
-    int count; /* 0: nothing fits */
+    int count;               /* 0: nothing fits */
     struct mcp_found *found; /* [count] best first, each of another layout */
     struct mcp_search_record record;
     bool has_smallest;

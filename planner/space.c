@@ -46,11 +46,16 @@ int mcp_knob_value(enum mcp_knob knob, const struct mcp_plan *plan)
 const char *mcp_knob_text(struct mcp_arena *arena, enum mcp_knob knob, int value)
 {
     switch (knob) {
-    case MCP_KNOB_SEQUENCE_PARALLEL: return value ? "on" : "off";
-    case MCP_KNOB_CONTEXT_KIND: return mcp_context_kind_names[value];
-    case MCP_KNOB_SCHEDULE: return mcp_schedule_names[value];
-    case MCP_KNOB_RECOMPUTE: return mcp_recompute_names[value];
-    default: return mcp_format(arena, "%d", value);
+    case MCP_KNOB_SEQUENCE_PARALLEL:
+        return value ? "on" : "off";
+    case MCP_KNOB_CONTEXT_KIND:
+        return mcp_context_kind_names[value];
+    case MCP_KNOB_SCHEDULE:
+        return mcp_schedule_names[value];
+    case MCP_KNOB_RECOMPUTE:
+        return mcp_recompute_names[value];
+    default:
+        return mcp_format(arena, "%d", value);
     }
 }
 
@@ -177,8 +182,8 @@ static void add_layout(struct layouts *layouts, struct mcp_layout layout)
 /* Expert degrees spread over all ranks of a stage. */
 static void add_experts(struct layouts *layouts, struct mcp_layout layout)
 {
-    int64_t ranks = (int64_t)layout.tensor_parallel * layout.context_parallel *
-                    layout.data_parallel;
+    int64_t ranks =
+        (int64_t)layout.tensor_parallel * layout.context_parallel * layout.data_parallel;
     bool pinned = mcp_space_pinned(layouts->space, MCP_KNOB_EXPERT);
     if (pinned || layouts->num_experts == 0) {
         layout.expert_parallel = pinned ? layouts->space->knobs[MCP_KNOB_EXPERT].low : 1;
@@ -221,8 +226,7 @@ int mcp_space_layouts(struct mcp_arena *arena, const struct mcp_question *questi
             int c = degrees.items[j];
             bool asked = space->knobs[MCP_KNOB_CONTEXT].given || c <= MOST_CONTEXT_RANKS;
             if (gpus / t % c == 0 && asked && allows(space, MCP_KNOB_CONTEXT, c))
-                add_pipelines(&layouts, &degrees, gpus / t / c,
-                              (struct mcp_layout){t, c, 1, 1, 1});
+                add_pipelines(&layouts, &degrees, gpus / t / c, (struct mcp_layout){t, c, 1, 1, 1});
         }
     }
     *out = layouts.items;
@@ -276,14 +280,15 @@ static enum mcp_status check_degree(const struct mcp_plan_space *space, enum mcp
     if (asked->low == asked->high)
         return mcp_fail(err, MCP_INVALID,
                         "%s=%d does not divide %d GPUs (%d = %d x %d + %d); nearest: %s",
-                        mcp_knob_names[knob], asked->low, gpus, gpus, asked->low,
-                        gpus / asked->low, gpus % asked->low, near);
+                        mcp_knob_names[knob], asked->low, gpus, gpus, asked->low, gpus / asked->low,
+                        gpus % asked->low, near);
     return mcp_fail(err, MCP_INVALID, "%s=%d..%d holds no divisor of %d GPUs; nearest: %s",
                     mcp_knob_names[knob], asked->low, asked->high, gpus, near);
 }
 
 /* "tensor_parallel=8 x pipeline_parallel=16", of those that must be at least so. */
-static int64_t pinned_product(const struct mcp_plan_space *space, char *text, size_t size, int *pinned)
+static int64_t pinned_product(const struct mcp_plan_space *space, char *text, size_t size,
+                              int *pinned)
 {
     int64_t product = 1;
     size_t used = 0;
@@ -321,40 +326,54 @@ static enum mcp_status check_product(const struct mcp_plan_space *space, int gpu
                     (long long)(product > gpus ? product : gpus / product * product));
 }
 
-static enum mcp_status check_batch(const struct mcp_plan_space *space, int64_t global_batch_size,
-                                   struct mcp_error *err)
+static enum mcp_status check_replicas(const struct mcp_plan_space *space, int64_t global_batch_size,
+                                      struct mcp_error *err)
+{
+    int64_t data = space->knobs[MCP_KNOB_DATA].low;
+    if (global_batch_size % data == 0)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID,
+                    "data_parallel=%lld does not divide global_batch_size=%lld (remainder %lld); "
+                    "nearest: global_batch_size=%lld",
+                    (long long)data, (long long)global_batch_size,
+                    (long long)(global_batch_size % data),
+                    (long long)((global_batch_size + data - 1) / data * data));
+}
+
+/* A replica's batch is the whole one where data is free: 1 may be chosen. */
+static enum mcp_status check_microbatch(const struct mcp_plan_space *space,
+                                        int64_t global_batch_size, struct mcp_error *err)
 {
     char near[48];
-    if (!mcp_space_pinned(space, MCP_KNOB_DATA))
-        return MCP_OK;
-    int data = space->knobs[MCP_KNOB_DATA].low;
-    if (global_batch_size % data != 0)
-        return mcp_fail(err, MCP_INVALID,
-                        "data_parallel=%d does not divide global_batch_size=%lld (remainder %lld); "
-                        "nearest: global_batch_size=%lld",
-                        data, (long long)global_batch_size, (long long)(global_batch_size % data),
-                        (long long)((global_batch_size + data - 1) / data * data));
-    int64_t replica = global_batch_size / data;
-    if (!mcp_space_pinned(space, MCP_KNOB_MICROBATCH))
-        return MCP_OK;
+    bool pinned = mcp_space_pinned(space, MCP_KNOB_DATA);
+    int data = pinned ? space->knobs[MCP_KNOB_DATA].low : 1;
     int microbatch = space->knobs[MCP_KNOB_MICROBATCH].low;
+    int64_t replica = global_batch_size / data;
     if (replica % microbatch == 0)
         return MCP_OK;
     say_nearest(nearest_divisors(replica, microbatch), near, sizeof near);
+    if (!pinned)
+        return mcp_fail(err, MCP_INVALID,
+                        "microbatch_size=%d does not divide global_batch_size=%lld; nearest: %s",
+                        microbatch, (long long)global_batch_size, near);
     return mcp_fail(err, MCP_INVALID,
                     "microbatch_size=%d does not divide a replica's batch, %lld / %d = %lld; "
                     "nearest: %s",
                     microbatch, (long long)global_batch_size, data, (long long)replica, near);
 }
 
-enum mcp_status mcp_space_check(const struct mcp_question *question, const struct mcp_plan_space *space,
-                                struct mcp_error *err)
+enum mcp_status mcp_space_check(const struct mcp_question *question,
+                                const struct mcp_plan_space *space, struct mcp_error *err)
 {
     int gpus = mcp_cluster_gpus(question->cluster);
     for (int knob = MCP_KNOB_TENSOR; knob <= MCP_KNOB_DATA; knob++)
         MCP_TRY(check_degree(space, (enum mcp_knob)knob, gpus, err));
     MCP_TRY(check_product(space, gpus, err));
-    return check_batch(space, question->job->global_batch_size, err);
+    if (mcp_space_pinned(space, MCP_KNOB_DATA))
+        MCP_TRY(check_replicas(space, question->job->global_batch_size, err));
+    if (mcp_space_pinned(space, MCP_KNOB_MICROBATCH))
+        MCP_TRY(check_microbatch(space, question->job->global_batch_size, err));
+    return MCP_OK;
 }
 
 /* Choices */
@@ -392,8 +411,8 @@ static bool schedule_suits(enum mcp_schedule schedule, int pipeline, int stages)
     return schedule == MCP_1F1B || (schedule == MCP_GPIPE && pipeline > 1);
 }
 
-static void add_interleaves(struct mcp_arena *arena, const struct mcp_plan_space *space, int num_layers,
-                            struct mcp_choices *out)
+static void add_interleaves(struct mcp_arena *arena, const struct mcp_plan_space *space,
+                            int num_layers, struct mcp_choices *out)
 {
     int pipeline = out->base.pipeline_parallel;
     bool pinned = mcp_space_pinned(space, MCP_KNOB_SCHEDULE);
@@ -435,7 +454,8 @@ static void add_chunks(struct mcp_arena *arena, int num_layers, struct mcp_choic
 }
 
 static struct mcp_plan base_plan(const struct mcp_question *question,
-                                 const struct mcp_plan_space *space, const struct mcp_layout *layout)
+                                 const struct mcp_plan_space *space,
+                                 const struct mcp_layout *layout)
 {
     const struct mcp_stack *stack = question->stack;
     struct mcp_plan plan = mcp_plan_default();
@@ -463,16 +483,15 @@ void mcp_space_choices(struct mcp_arena *arena, const struct mcp_question *quest
     const struct mcp_plan *base = &out->base;
     out->context_kinds = values_between(arena, space, MCP_KNOB_CONTEXT_KIND, 0,
                                         base->context_parallel > 1 ? MCP_NUM_CONTEXT_KINDS - 1 : 0);
-    out->sequence_parallel = values_between(arena, space, MCP_KNOB_SEQUENCE_PARALLEL, 0,
-                                            base->tensor_parallel > 1);
+    out->sequence_parallel =
+        values_between(arena, space, MCP_KNOB_SEQUENCE_PARALLEL, 0, base->tensor_parallel > 1);
     struct mcp_values batches =
         divisors(arena, question->job->global_batch_size / base->data_parallel,
                  MOST_SEQUENCES_IN_MICROBATCH);
     out->microbatches = allowed(arena, space, MCP_KNOB_MICROBATCH, &batches);
     out->zero_stages =
         values_between(arena, space, MCP_KNOB_ZERO_STAGE, 0, replicates(base) ? 3 : 0);
-    out->recomputes =
-        values_between(arena, space, MCP_KNOB_RECOMPUTE, 0, MCP_NUM_RECOMPUTES - 1);
+    out->recomputes = values_between(arena, space, MCP_KNOB_RECOMPUTE, 0, MCP_NUM_RECOMPUTES - 1);
     add_interleaves(arena, space, num_layers, out);
     add_chunks(arena, num_layers, out);
 }

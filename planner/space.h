@@ -73,8 +73,8 @@ bool mcp_space_keeps_batch_rule(const struct mcp_plan_space *space);
 
 /* Pinned and bounded degrees that no number of the cluster's GPUs, or of the
  * batch, can mean: MCP_INVALID with the arithmetic and the nearest legal value. */
-enum mcp_status mcp_space_check(const struct mcp_question *question, const struct mcp_plan_space *space,
-                                struct mcp_error *err);
+enum mcp_status mcp_space_check(const struct mcp_question *question,
+                                const struct mcp_plan_space *space, struct mcp_error *err);
 
 struct mcp_layout {
     int tensor_parallel, context_parallel, pipeline_parallel, data_parallel, expert_parallel;

@@ -40,8 +40,7 @@ static struct plans legal_plans(struct mcp_arena *arena, const struct mcp_questi
             if (mcp_illegal_rule(question, &plan) || !mcp_pipeline_rule(question, &plan) ||
                 !mcp_batch_rule(question, &plan))
                 continue;
-            plans.items =
-                mcp_grow(arena, plans.items, plans.count, &plans.capacity, sizeof plan);
+            plans.items = mcp_grow(arena, plans.items, plans.count, &plans.capacity, sizeof plan);
             plans.items[plans.count++] = plan;
         }
     }

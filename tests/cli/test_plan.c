@@ -76,10 +76,10 @@ ParameterizedTestParameters(plan, says)
          "--model gpt2 --cluster dgx-h100 --global-batch-size 12 --data-parallel 8",
          5,
          {"data_parallel=8 does not divide global_batch_size=12", "16"}},
-        {"batch that no replica count divides",
+        {"a microbatch that no replica can have",
          "--model gpt2 --cluster dgx-h100 --global-batch-size 9 --microbatch-size 2",
          5,
-         {"microbatch_size=2", "does not divide global_batch_size=9", "nearest legal 1"}},
+         {"microbatch_size=2 does not divide global_batch_size=9", "nearest: 1 and 3"}},
         {"more stages than layers",
          "--model llama-3.1-8b --cluster dgx-h100:8 --global-batch-size 64 --pipeline-parallel 64",
          5,
@@ -244,6 +244,25 @@ Test(plan, same_bytes)
               err.text);
     cr_expect(mcp_same(file.data, first));
     unlink(path);
+    mcp_arena_free(arena);
+}
+
+/* The article's own example, to the byte, up to what a search finds instead. */
+Test(plan, rule_golden)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_text golden;
+    struct mcp_error err;
+    int status;
+    const char *out = plan(arena,
+                           "--model article-34b --cluster dgx-a100:8 --global-batch-size "
+                           "1024 --method rule",
+                           false, &status);
+    cr_assert(mcp_file_read(arena, "tests/cli/golden/plan_rule_34b.txt", MCP_MAX_FILE_BYTES,
+                            &golden, &err) == MCP_OK,
+              "%s", err.text);
+    cr_expect(mcp_starts_with(out, golden.data), "%s", out);
+    cr_expect(strstr(out, "method=search instead of rule: ") != NULL);
     mcp_arena_free(arena);
 }
 

@@ -21,15 +21,13 @@ static inline void load_question(struct loaded *out, const char *model, const ch
     struct mcp_error err = {""};
     out->arena = mcp_arena_new();
     cr_assert(mcp_model_load(out->arena, model, &out->model, &err) == MCP_OK, "%s", err.text);
-    cr_assert(mcp_cluster_load(out->arena, cluster, &out->cluster, &err) == MCP_OK, "%s",
-              err.text);
+    cr_assert(mcp_cluster_load(out->arena, cluster, &out->cluster, &err) == MCP_OK, "%s", err.text);
     cr_assert(mcp_stack_load(out->arena, "megatron-core", &out->stack, &err) == MCP_OK, "%s",
               err.text);
     out->job = mcp_job_default();
     out->job.global_batch_size = global_batch_size;
     out->job.sequence_length = sequence_length;
-    out->question =
-        (struct mcp_question){&out->model, &out->cluster, &out->job, &out->stack};
+    out->question = (struct mcp_question){&out->model, &out->cluster, &out->job, &out->stack};
 }
 
 #endif

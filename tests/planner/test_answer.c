@@ -1,6 +1,6 @@
 /* tests/planner/test_answer.c: why nothing fits, and what would. */
-#include "planner/answer.h"
 #include "core/text.h"
+#include "planner/answer.h"
 #include "tests/planner/question.h"
 
 #include <criterion/new/assert.h>
@@ -15,8 +15,7 @@ static struct mcp_answer ask(struct loaded *l, const struct mcp_plan_space *spac
     return answer;
 }
 
-static const struct mcp_change *change(const struct mcp_changes *changes,
-                                       enum mcp_change_kind kind)
+static const struct mcp_change *change(const struct mcp_changes *changes, enum mcp_change_kind kind)
 {
     for (int i = 0; i < changes->count; i++)
         if (changes->items[i].kind == kind)

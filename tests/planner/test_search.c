@@ -1,6 +1,6 @@
 /* tests/planner/test_search.c: the best plan is the best, whoever asks. */
-#include "planner/search.h"
 #include "core/text.h"
+#include "planner/search.h"
 #include "tests/planner/question.h"
 
 #include <criterion/new/assert.h>
@@ -59,8 +59,8 @@ static void try_memory_choices(struct brute *b, struct mcp_plan plan)
 {
     int64_t replica = b->question->job->global_batch_size / plan.data_parallel;
     int stage_ranks = plan.tensor_parallel * plan.context_parallel * plan.data_parallel;
-    bool copies = plan.context_parallel * plan.data_parallel > 1 ||
-                  stage_ranks > plan.expert_parallel;
+    bool copies =
+        plan.context_parallel * plan.data_parallel > 1 || stage_ranks > plan.expert_parallel;
     for (plan.microbatch_size = 1; plan.microbatch_size <= replica; plan.microbatch_size++) {
         if (replica % plan.microbatch_size != 0)
             continue;
@@ -167,7 +167,8 @@ ParameterizedTest(struct case_brute *c, search, equals_brute_force)
     struct mcp_plan_space space = mcp_space_default();
     load_question(&l, c->model, c->cluster, c->batch, 1024);
     struct brute b = brute_force(&l, c->experts, c->objective);
-    struct mcp_answer quick = ask(&l, &space, (struct mcp_search_options){c->objective, 1, false, 1});
+    struct mcp_answer quick =
+        ask(&l, &space, (struct mcp_search_options){c->objective, 1, false, 1});
     struct mcp_answer full = ask(&l, &space, (struct mcp_search_options){c->objective, 1, true, 1});
     cr_assert(gt(i64, b.fitting, 0), "%s", c->name);
     cr_assert(eq(int, quick.count, 1), "%s", c->name);

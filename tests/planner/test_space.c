@@ -40,8 +40,12 @@ ParameterizedTest(struct case_count *c, space, layouts)
     int count = mcp_space_layouts(l.arena, &l.question, &space, &layouts);
     cr_expect(eq(int, count, expected), "%s", c->name);
     for (int i = 0; i < count; i++)
-        cr_expect(eq(int, layouts[i].tensor_parallel * layouts[i].context_parallel *
-                              layouts[i].pipeline_parallel * layouts[i].data_parallel,
+        cr_expect(eq(int,
+                     layouts[i]
+                         .tensor_parallel *layouts[i]
+                         .context_parallel *layouts[i]
+                         .pipeline_parallel *layouts[i]
+                         .data_parallel,
                      gpus));
     mcp_arena_free(l.arena);
 }
@@ -129,16 +133,33 @@ ParameterizedTestParameters(space, check)
     static struct case_check cases[] = {
         {"free", {0, 0, 0, 0}, 0, {""}},
         {"all right", {8, 1, 2, 1}, 4, {""}},
-        {"not a divisor", {3, 0, 0, 0}, 0,
+        {"not a divisor",
+         {3, 0, 0, 0},
+         0,
          {"tensor_parallel=3 does not divide 16 GPUs", "16 = 3 x 5 + 1", "nearest: 2 and 4"}},
-        {"more than there are", {0, 0, 32, 0}, 0, {"pipeline_parallel=32", "16 GPUs", "nearest: 16"}},
-        {"too large together", {8, 0, 4, 0}, 0,
+        {"more than there are",
+         {0, 0, 32, 0},
+         0,
+         {"pipeline_parallel=32", "16 GPUs", "nearest: 16"}},
+        {"too large together",
+         {8, 0, 4, 0},
+         0,
          {"tensor_parallel=8 x pipeline_parallel=4 = 32 does not divide 16 GPUs", "is 32"}},
-        {"another world", {2, 2, 2, 1}, 0,
+        {"another world",
+         {2, 2, 2, 1},
+         0,
          {"= 8 ranks, but there are 16 GPUs", "leave data_parallel out", "--gpus 8"}},
-        {"batch not divisible", {0, 0, 0, 16}, 0,
+        {"batch not divisible",
+         {0, 0, 0, 16},
+         0,
          {"data_parallel=16 does not divide global_batch_size=72", "remainder 8", "80"}},
-        {"replica not divisible", {0, 0, 0, 8}, 2,
+        {"whole batch not divisible",
+         {0, 0, 0, 0},
+         7,
+         {"microbatch_size=7 does not divide global_batch_size=72", "nearest: 6 and 8"}},
+        {"replica not divisible",
+         {0, 0, 0, 8},
+         2,
          {"microbatch_size=2 does not divide a replica's batch, 72 / 8 = 9", "nearest: 1 and 3"}},
     };
     return cr_make_param_array(struct case_check, cases, sizeof cases / sizeof *cases);
