@@ -54,6 +54,7 @@ static const struct field fields[] = {
     AMOUNT(moe_sync_s),
     OTHER(COUNT, moe_fp8_launches),
     AMOUNT(gradient_bytes),
+    AMOUNT(dummy_gradient_bytes),
     AMOUNT(gradient_reduce_bytes),
     AMOUNT(optimizer_bytes),
     FIELD(REAL, activation_memory_factor, 0.01, 100),

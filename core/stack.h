@@ -59,6 +59,7 @@ struct mcp_stack {
     double moe_sync_s;             /* device-to-host wait for split sizes, per pass */
     /* memory */
     double gradient_bytes;           /* per parameter, held */
+    double dummy_gradient_bytes;     /* per parameter of one layer: what autograd is handed */
     double gradient_reduce_bytes;    /* per parameter, on the wire */
     double optimizer_bytes;          /* per parameter: master, two moments */
     double activation_memory_factor; /* kept activations over those of the saved list */

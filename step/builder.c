@@ -241,6 +241,26 @@ static struct mcp_ref gradients_of(const struct mcp_builder *b, int part)
                                                         : MCP_LAYER_GRADIENTS);
 }
 
+void mcp_norm_forward(struct mcp_builder *b, int part, int64_t rows, int64_t columns,
+                      struct mcp_ref x, struct mcp_ref y)
+{
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_NORM_FORWARD,
+                                  .weight = part,
+                                  .reads = {x, weights_of(b, part)},
+                                  .writes = {y},
+                                  .dims = {rows, columns}});
+}
+
+void mcp_norm_backward(struct mcp_builder *b, const struct mcp_norm_gradient *norm)
+{
+    mcp_emit(b, (struct mcp_call){
+                    .function = MCP_FN_NORM_BACKWARD,
+                    .weight = norm->part,
+                    .reads = {norm->dy, norm->x, weights_of(b, norm->part), norm->residual},
+                    .writes = {norm->dx, gradients_of(b, norm->part)},
+                    .dims = {norm->rows, norm->columns}});
+}
+
 static enum mcp_dtype linear_dtype(const struct mcp_builder *b, const struct mcp_linear *linear)
 {
     return linear->full_precision ? b->activation : b->matmul;

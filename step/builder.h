@@ -14,7 +14,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MCP_MAX_TYPE_BUFFERS 96
 #define MCP_MAX_TYPE_WEIGHTS 48
 
 /* An operand in a call; all-zero means "none". */
@@ -105,6 +104,17 @@ int mcp_weight_part(struct mcp_builder *b, const char *name, int64_t rows, int64
                     bool replicated);
 int mcp_expert_weight_part(struct mcp_builder *b, const char *name, int64_t rows, int64_t columns,
                            int copies);
+
+/* A norm over `columns` with weight `part`; backward adds to the residual gradient
+ * when `residual` is set. */
+void mcp_norm_forward(struct mcp_builder *b, int part, int64_t rows, int64_t columns,
+                      struct mcp_ref x, struct mcp_ref y);
+struct mcp_norm_gradient {
+    int part;
+    int64_t rows, columns;
+    struct mcp_ref dy, x, residual, dx;
+};
+void mcp_norm_backward(struct mcp_builder *b, const struct mcp_norm_gradient *norm);
 
 /* A linear layer y[M,N] = x[M,K] w[N,K]^T; groups > 1 for local experts. */
 struct mcp_linear {

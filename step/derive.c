@@ -120,13 +120,22 @@ static void mark_slice(const struct mcp_builder *b, const struct mcp_block *forw
     }
 }
 
+/* What forward added to rank or layer space is not added twice. */
+static bool writes_frames_or_scratch(const struct mcp_op *op)
+{
+    for (int w = 0; w < op->num_writes; w++)
+        if (op->writes[w].space == MCP_SPACE_RANK || op->writes[w].space == MCP_SPACE_LAYER)
+            return false;
+    return true;
+}
+
 static void emit_slice(struct mcp_builder *b, const struct mcp_block *forward, const bool *include,
                        const bool *needed)
 {
     double bytes = (double)b->buffers[MCP_SPACE_FRAME][MCP_FRAME_X].bytes;
     struct mcp_operand twin = mcp_scratch(b, "output_again", bytes, b->activation).block.operand;
     for (int i = 0; i < forward->num_ops; i++) {
-        if (!include[i])
+        if (!include[i] || !writes_frames_or_scratch(&forward->ops[i]))
             continue;
         struct mcp_op *op = &b->ops[b->num_ops++];
         *op = forward->ops[i];

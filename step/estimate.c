@@ -176,6 +176,7 @@ static void add_memory(struct chunk_sum *sum, const struct layer_run *run, bool 
     sum->static_optimizer += n * run->step->optimizer_bytes;
     sum->gathered_bytes += n * run->step->gathered_bytes;
     sum->largest_gathered = larger(sum->largest_gathered, run->step->gathered_bytes);
+    sum->largest_dense = larger(sum->largest_dense, layer->dense_parameters);
     sum->largest_transient = larger(sum->largest_transient, run->step->transient_bytes);
 }
 

@@ -39,6 +39,7 @@ struct chunk_sum {
     int64_t x_bytes;
     int64_t static_weights, static_gradients, static_optimizer;
     int64_t gathered_bytes, largest_gathered, largest_transient;
+    int64_t largest_dense; /* parameters of a decoder layer */
     const struct mcp_layer_type *top; /* of its last layer: message shapes */
 };
 

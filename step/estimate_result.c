@@ -114,10 +114,10 @@ static void add_shared(const struct mcp_pricer *pricer, const struct mcp_plan *p
 
 /* ZeRO-3 holds two layers' weights whole (one in use, one on its way), or all of
  * them when they are kept; ZeRO-2 and 3 two layers' gradients likewise. */
-static int64_t add_static(const struct mcp_plan *plan, int r, const struct estimate *e,
-                          struct mcp_memory *memory)
+static int64_t add_static(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int r,
+                          const struct estimate *e, struct mcp_memory *memory)
 {
-    int64_t gathered = 0, largest = 0, transient = 0;
+    int64_t gathered = 0, largest = 0, transient = 0, dense = 0;
     for (int c = 0; c < plan->virtual_stages; c++) {
         const struct chunk_sum *sum = &e->chunks[c * plan->pipeline_parallel + r];
         memory->weights_bytes += sum->static_weights;
@@ -126,9 +126,11 @@ static int64_t add_static(const struct mcp_plan *plan, int r, const struct estim
         gathered += sum->gathered_bytes;
         largest = sum->largest_gathered > largest ? sum->largest_gathered : largest;
         transient = sum->largest_transient > transient ? sum->largest_transient : transient;
+        dense = sum->largest_dense > dense ? sum->largest_dense : dense;
     }
+    int64_t dummy = (int64_t)llround((double)dense * pricer->question->stack->dummy_gradient_bytes);
     int64_t two = 2 * largest < gathered ? 2 * largest : gathered;
-    return (plan->reshard_after_forward ? two : gathered) + 2 * transient;
+    return (plan->reshard_after_forward ? two : gathered) + 2 * transient + dummy;
 }
 
 static void stage_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int r, int m,
@@ -140,7 +142,7 @@ static void stage_memory(const struct mcp_pricer *pricer, const struct mcp_plan 
     memset(memory, 0, sizeof *memory);
     for (int c = 0; c < plan->virtual_stages; c++)
         chunks[c] = e->chunks[c * plan->pipeline_parallel + r].memory;
-    int64_t whole = add_static(plan, r, e, memory), kept;
+    int64_t whole = add_static(pricer, plan, r, e, memory), kept;
     add_shared(pricer, plan, r, memory);
     stage->static_bytes = memory->weights_bytes + memory->gradients_bytes + memory->optimizer_bytes;
     int64_t peak = mcp_stage_peak(plan, m, r, chunks, &kept);

@@ -31,8 +31,8 @@ static void declare_projections(struct mcp_builder *b, struct mcp_attention_valu
     if (kind->attention_bias)
         mcp_weight_part(b, "qkv_bias", columns, 1, false);
     if (kind->qk_norm) {
-        mcp_weight_part(b, "qk_norm", 2, kind->head_dim, true);
-        v->raw = mcp_saved_activation(b, "raw_qk", tokens, v->query_columns + v->kv_columns / 2, 0);
+        v->qk_norm_weight = mcp_weight_part(b, "qk_norm", 2, kind->head_dim, true);
+        v->raw = mcp_saved_activation(b, "raw_qkv", tokens, columns, 0);
     }
 }
 
@@ -97,8 +97,8 @@ struct mcp_attention_values *mcp_attention_declare(struct mcp_builder *b)
     bool layernorm = b->model->norm == MCP_LAYERNORM;
     declare_shapes(b, v);
     v->norm_weight = mcp_weight_part(b, "attention_norm", layernorm ? 2 : 1, b->hidden, true);
-    v->norm =
-        mcp_saved_input(b, "attention_norm", b->sharded_tokens, b->hidden, MCP_RECOMPUTE_NORM);
+    v->norm = mcp_saved_input(b, "attention_norm", b->sharded_tokens, b->hidden,
+                              MCP_RECOMPUTE_NORM | MCP_RECOMPUTE_ALTERNATE_MATMULS);
     if (b->kind->attention == MCP_ATTENTION_LATENT)
         declare_latent_projections(b, v);
     else
@@ -143,12 +143,13 @@ static int64_t latent_columns(const struct mcp_builder *b, const struct mcp_atte
 static void project_forward(struct mcp_builder *b, struct mcp_attention_values *v, struct mcp_ref x)
 {
     int64_t tokens = b->tokens;
-    struct mcp_ref raw = mcp_scratch_activation(b, "qkv", tokens, v->qkv.n);
+    struct mcp_ref raw =
+        b->kind->qk_norm ? mcp_at(b, v->raw) : mcp_scratch_activation(b, "qkv", tokens, v->qkv.n);
     mcp_linear_forward(b, &v->qkv, x, raw);
     if (b->kind->qk_norm) {
-        struct mcp_ref kept = mcp_at(b, v->raw);
-        mcp_map(b, MCP_FN_NORM_FORWARD, tokens, layout_columns(b, v), (struct mcp_ref[3]){raw},
-                (struct mcp_ref[2]){raw, kept});
+        struct mcp_ref normed = mcp_scratch_activation(b, "normed_qk", tokens, v->qkv.n);
+        mcp_norm_forward(b, v->qk_norm_weight, tokens, layout_columns(b, v), raw, normed);
+        raw = normed;
     }
     mcp_map(b, layout_function(b, false), tokens, layout_columns(b, v), (struct mcp_ref[3]){raw},
             (struct mcp_ref[2]){mcp_at(b, v->query), mcp_at(b, v->kv)});
@@ -177,8 +178,7 @@ void mcp_attention_forward(struct mcp_builder *b, struct mcp_attention_values *v
                            const struct mcp_half *half)
 {
     struct mcp_ref norm = mcp_at(b, v->norm);
-    mcp_map(b, MCP_FN_NORM_FORWARD, b->sharded_tokens, b->hidden, (struct mcp_ref[3]){half->input},
-            (struct mcp_ref[2]){norm});
+    mcp_norm_forward(b, v->norm_weight, b->sharded_tokens, b->hidden, half->input, norm);
     struct mcp_ref x = mcp_tensor_gather(b, "norm_whole", norm, MCP_HIDE_CHUNKED);
     if (b->kind->attention == MCP_ATTENTION_LATENT)
         project_latent_forward(b, v, x);
@@ -199,8 +199,12 @@ static struct mcp_ref project_backward(struct mcp_builder *b, struct mcp_attenti
     mcp_map(b, layout_function(b, true), tokens, layout_columns(b, v), (struct mcp_ref[3]){dq, dkv},
             (struct mcp_ref[2]){d});
     if (b->kind->qk_norm)
-        mcp_map(b, MCP_FN_NORM_BACKWARD, tokens, layout_columns(b, v),
-                (struct mcp_ref[3]){d, mcp_at(b, v->raw)}, (struct mcp_ref[2]){d});
+        mcp_norm_backward(b, &(struct mcp_norm_gradient){.part = v->qk_norm_weight,
+                                                         .rows = tokens,
+                                                         .columns = layout_columns(b, v),
+                                                         .dy = d,
+                                                         .x = mcp_at(b, v->raw),
+                                                         .dx = d});
     struct mcp_ref x = mcp_tensor_gather(b, "norm_again", mcp_at(b, v->norm), MCP_HIDE_BULK);
     struct mcp_ref dx = mcp_scratch_activation(b, "d_norm", tokens, b->hidden);
     mcp_linear_input_gradient(b, &v->qkv, d, dx);
@@ -255,7 +259,11 @@ void mcp_attention_backward(struct mcp_builder *b, struct mcp_attention_values *
     struct mcp_ref d_norm = b->kind->attention == MCP_ATTENTION_LATENT
                                 ? project_latent_backward(b, v, dq, dkv)
                                 : project_backward(b, v, dq, dkv);
-    mcp_map(b, MCP_FN_NORM_BACKWARD, b->sharded_tokens, b->hidden,
-            (struct mcp_ref[3]){d_norm, half->input, half->d_output},
-            (struct mcp_ref[2]){half->d_input});
+    mcp_norm_backward(b, &(struct mcp_norm_gradient){.part = v->norm_weight,
+                                                     .rows = b->sharded_tokens,
+                                                     .columns = b->hidden,
+                                                     .dy = d_norm,
+                                                     .x = half->input,
+                                                     .residual = half->d_output,
+                                                     .dx = half->d_input});
 }

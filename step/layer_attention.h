@@ -23,7 +23,7 @@ struct mcp_attention_values {
     struct mcp_value statistics;          /* [T, heads] log-sum-exp, fp32 */
     struct mcp_residual residual;
     /* weight parts */
-    int norm_weight;
+    int norm_weight, qk_norm_weight;
     struct mcp_linear qkv;                          /* grouped attention */
     struct mcp_linear q_down, q_up, kv_down, kv_up; /* MLA; q_up alone when q_lora_rank is 0 */
     struct mcp_linear out;

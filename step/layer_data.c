@@ -191,7 +191,8 @@ static void reduce_block(struct mcp_builder *b, const struct part *parts, int co
     mcp_begin_block(b, false);
     reduce_replicas(b);
     for (int i = 0; i < count; i++)
-        reduce_part(b, &parts[i]);
+        if (!parts[i].in_rank)
+            reduce_part(b, &parts[i]);
     mcp_end_block(b, MCP_REDUCE);
 }
 
@@ -271,6 +272,9 @@ static void norm_block(struct mcp_builder *b, const struct part *parts, int coun
 {
     bool ends = is_end(b) && b->model->tied_embeddings && b->plan->pipeline_parallel > 1;
     mcp_begin_block(b, false);
+    for (int i = 0; i < count; i++)
+        if (parts[i].in_rank) /* several layers add to it: whole after all backwards */
+            reduce_part(b, &parts[i]);
     if (ends)
         reduce_ends(b, &parts[count - 1]);
     for (int i = 0; i < count; i++) {

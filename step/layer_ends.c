@@ -1,7 +1,7 @@
 /* step/layer_ends.c: what is no plain decoder layer: embedding, head with loss, MTP module. */
 #include "step/builder.h"
 
-#include <math.h>
+#include <assert.h>
 
 /* The vocabulary is padded so that every tensor rank holds a multiple of 128 rows. */
 static int64_t local_vocabulary(const struct mcp_model *model, const struct mcp_plan *plan)
@@ -88,16 +88,18 @@ struct mcp_head_values {
     struct mcp_ref softmax;   /* fp32 working copy inside the loss */
     int64_t vocabulary;
     struct mcp_ref weights, gradients;
-    int part;
+    int norm_weight;
 };
 
 struct mcp_head_values *mcp_head_declare(struct mcp_builder *b, bool own_weights)
 {
     struct mcp_head_values *v = MCP_NEW(b->arena, struct mcp_head_values);
     v->vocabulary = local_vocabulary(b->model, b->plan);
-    mcp_weight_part(b, "final_norm", b->model->norm == MCP_LAYERNORM ? 2 : 1, b->hidden, true);
+    assert(v != NULL);
+    v->norm_weight =
+        mcp_weight_part(b, "final_norm", b->model->norm == MCP_LAYERNORM ? 2 : 1, b->hidden, true);
     if (own_weights)
-        v->part = mcp_weight_part(b, "head", v->vocabulary, b->hidden, false);
+        mcp_weight_part(b, "head", v->vocabulary, b->hidden, false);
     v->weights = b->shared_head ? mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS)
                                 : mcp_layer_buffer(MCP_LAYER_WEIGHTS);
     v->gradients = b->shared_head ? mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS)
@@ -139,8 +141,7 @@ void mcp_head_forward(struct mcp_builder *b, struct mcp_head_values *v, struct m
     int64_t tokens = b->tokens, vocabulary = v->vocabulary;
     struct mcp_ref norm = mcp_at(b, v->norm), logits = mcp_at(b, v->logits);
     mcp_load_ids(b, v->targets);
-    mcp_map(b, MCP_FN_NORM_FORWARD, b->sharded_tokens, b->hidden, (struct mcp_ref[3]){input},
-            (struct mcp_ref[2]){norm});
+    mcp_norm_forward(b, v->norm_weight, b->sharded_tokens, b->hidden, input, norm);
     struct mcp_ref x = mcp_tensor_gather(b, "final_norm_whole", norm, MCP_HIDE_NOT);
     head_matmul(b, MCP_FN_MATMUL_NT, (int64_t[3]){tokens, vocabulary, b->hidden},
                 (struct mcp_ref[3]){x, v->weights, logits});
@@ -174,8 +175,12 @@ void mcp_head_backward(struct mcp_builder *b, struct mcp_head_values *v, struct 
     struct mcp_ref reduced = mcp_tensor_reduce(b, "d_final_norm_shard", dx, MCP_HIDE_BULK);
     head_matmul(b, MCP_FN_MATMUL_TN_ACCUMULATE, (int64_t[3]){vocabulary, h, tokens},
                 (struct mcp_ref[3]){d_logits, x, v->gradients});
-    mcp_map(b, MCP_FN_NORM_BACKWARD, b->sharded_tokens, h, (struct mcp_ref[3]){reduced, input},
-            (struct mcp_ref[2]){d_input});
+    mcp_norm_backward(b, &(struct mcp_norm_gradient){.part = v->norm_weight,
+                                                     .rows = b->sharded_tokens,
+                                                     .columns = h,
+                                                     .dy = reduced,
+                                                     .x = input,
+                                                     .dx = d_input});
 }
 
 void mcp_build_head(struct mcp_builder *b)
@@ -213,7 +218,7 @@ static void declare_decoder(struct mcp_builder *b, struct decoder *d)
         d->start = mcp_saved_activation(b, "mtp_start", tokens, h, 0);
     }
     d->attention = mcp_attention_declare(b);
-    d->middle = mcp_saved_activation(b, "middle", shard, h, 0);
+    d->middle = mcp_saved_activation(b, "middle", shard, h, MCP_RECOMPUTE_ALTERNATE_MATMULS);
     d->mlp = mcp_mlp_declare(b);
     if (b->spec->mtp) {
         d->end = mcp_saved_activation(b, "mtp_end", shard, h, 0);

@@ -15,6 +15,7 @@ struct dense {     /* of one gated or plain MLP, cut over the tensor group */
 };
 
 struct mcp_mlp_values {
+    int norm_weight;
     struct mcp_value norm; /* [Ts, h] */
     struct mcp_residual residual;
     struct dense dense; /* the MLP, or the shared expert */
@@ -54,7 +55,9 @@ static void declare_dense(struct mcp_builder *b, struct dense *d, int64_t width,
     if (d->apart)
         d->second = mcp_saved_activation(b, "gate", tokens, width,
                                          mlp_module(MCP_RECOMPUTE_ALTERNATE_MATMULS));
-    d->active = mcp_saved_input(b, "active", tokens, width, mlp_module(MCP_RECOMPUTE_ACTIVATION));
+    d->active =
+        mcp_saved_input(b, "active", tokens, width,
+                        mlp_module(MCP_RECOMPUTE_ACTIVATION | MCP_RECOMPUTE_ALTERNATE_MATMULS));
 }
 
 static void declare_experts(struct mcp_builder *b, struct mcp_mlp_values *v)
@@ -91,8 +94,9 @@ struct mcp_mlp_values *mcp_mlp_declare(struct mcp_builder *b)
     const struct mcp_layer_kind *kind = b->kind;
     bool experts = kind->mlp == MCP_MLP_EXPERTS;
     bool layernorm = b->model->norm == MCP_LAYERNORM;
-    mcp_weight_part(b, "mlp_norm", layernorm ? 2 : 1, b->hidden, true);
-    v->norm = mcp_saved_input(b, "mlp_norm", b->sharded_tokens, b->hidden, MCP_RECOMPUTE_NORM);
+    v->norm_weight = mcp_weight_part(b, "mlp_norm", layernorm ? 2 : 1, b->hidden, true);
+    v->norm = mcp_saved_input(b, "mlp_norm", b->sharded_tokens, b->hidden,
+                              MCP_RECOMPUTE_NORM | MCP_RECOMPUTE_ALTERNATE_MATMULS);
     int width = experts ? kind->shared_expert_ffn_hidden_size : kind->ffn_hidden_size;
     v->has_dense = width > 0;
     if (v->has_dense)
@@ -262,8 +266,7 @@ static struct mcp_ref sum(struct mcp_builder *b, struct mcp_ref x, struct mcp_re
 void mcp_mlp_forward(struct mcp_builder *b, struct mcp_mlp_values *v, const struct mcp_half *half)
 {
     struct mcp_ref norm = mcp_at(b, v->norm), branch = {0};
-    mcp_map(b, MCP_FN_NORM_FORWARD, b->sharded_tokens, b->hidden, (struct mcp_ref[3]){half->input},
-            (struct mcp_ref[2]){norm});
+    mcp_norm_forward(b, v->norm_weight, b->sharded_tokens, b->hidden, half->input, norm);
     if (v->has_dense)
         branch = dense_forward(b, &v->dense, norm);
     if (v->groups > 0) {
@@ -283,7 +286,11 @@ void mcp_mlp_backward(struct mcp_builder *b, struct mcp_mlp_values *v, const str
         struct mcp_ref routed = experts_backward(b, v, norm, d_branch);
         d_norm = v->has_dense ? sum(b, d_norm, routed) : routed;
     }
-    mcp_map(b, MCP_FN_NORM_BACKWARD, b->sharded_tokens, b->hidden,
-            (struct mcp_ref[3]){d_norm, half->input, half->d_output},
-            (struct mcp_ref[2]){half->d_input});
+    mcp_norm_backward(b, &(struct mcp_norm_gradient){.part = v->norm_weight,
+                                                     .rows = b->sharded_tokens,
+                                                     .columns = b->hidden,
+                                                     .dy = d_norm,
+                                                     .x = half->input,
+                                                     .residual = half->d_output,
+                                                     .dx = half->d_input});
 }

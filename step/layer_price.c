@@ -116,7 +116,7 @@ static int64_t kept_frames(const struct mcp_layer_type *type)
 {
     const struct mcp_block *forward = &type->blocks[MCP_FORWARD];
     int64_t bytes = type->buffers[MCP_SPACE_FRAME][MCP_FRAME_X].capacity_bytes;
-    bool seen[512] = {false};
+    bool seen[MCP_MAX_TYPE_BUFFERS] = {false};
     for (int i = 0; i < forward->num_ops; i++)
         for (int w = 0; w < forward->ops[i].num_writes; w++) {
             struct mcp_operand at = forward->ops[i].writes[w];
@@ -160,6 +160,7 @@ static struct mcp_layer_price *price_layer(struct mcp_price_cache *cache,
     mcp_block_price(&pricing, &type->blocks[MCP_BACKWARD], &price->backward);
     mcp_block_price(&pricing, &type->blocks[MCP_RECOMPUTE], &price->recompute);
     price->type = type;
+    price->dense_parameters = spec->kind >= 0 ? mcp_layer_type_parameters(type, false) : 0;
     price_memory(price, type);
     return price;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { SPACES = 2, LIMIT = 256 }; /* frame and block space */
+enum { LIMIT = 2 * MCP_MAX_TYPE_BUFFERS }; /* block space, then frame space */
 
 struct life {
     int first, last; /* op of first and last mention; -1: none */
@@ -14,7 +14,7 @@ static int slot_of(struct mcp_operand at)
 {
     if (at.space == MCP_SPACE_BLOCK)
         return at.index;
-    return at.space == MCP_SPACE_FRAME && at.layer_offset == 0 ? LIMIT / SPACES + at.index : -1;
+    return at.space == MCP_SPACE_FRAME && at.layer_offset == 0 ? MCP_MAX_TYPE_BUFFERS + at.index : -1;
 }
 
 static void mention(struct life *lives, struct mcp_operand at, int op, bool write)
@@ -53,8 +53,8 @@ void mcp_block_memory(const struct mcp_layer_type *type, enum mcp_block_role rol
     for (int i = 0; i < block->num_ops; i++) {
         int64_t freed = 0;
         for (int slot = 0; slot < LIMIT; slot++) {
-            bool frame = slot >= LIMIT / SPACES;
-            int index = frame ? slot - LIMIT / SPACES : slot;
+            bool frame = slot >= MCP_MAX_TYPE_BUFFERS;
+            int index = frame ? slot - MCP_MAX_TYPE_BUFFERS : slot;
             if (lives[slot].first < 0)
                 continue;
             int64_t bytes =

@@ -106,6 +106,7 @@ struct mcp_operand {
 };
 
 #define MCP_MAX_BLOCK_OPS 1024
+#define MCP_MAX_TYPE_BUFFERS 192 /* in one space */
 #define MCP_MAX_READS 6
 #define MCP_MAX_WRITES 3
 #define MCP_MAX_WAITS 6
