@@ -55,7 +55,7 @@ bool mcp_rule_legal(struct mcp_arena *arena, const struct mcp_question *question
         add(out, mcp_rule_pipeline,
             mcp_format(arena,
                        "pipeline_parallel=%d is more than a fifth of num_layers=%d; at most %d",
-                       plan->pipeline_parallel, num_layers, at_least_one(num_layers / 5)));
+                       plan->pipeline_parallel, num_layers, num_layers >= 5 ? num_layers / 5 : 1));
     if (!mcp_batch_rule(question, plan))
         add(out, mcp_rule_batch,
             mcp_format(arena,

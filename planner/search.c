@@ -37,6 +37,7 @@ struct search {
     struct mcp_layout *layouts;
     struct finding *findings; /* [layouts] */
     int num_layouts;
+    int num_threads;
 };
 
 /* One thread's own. */
@@ -207,8 +208,7 @@ static void judge_layout(const struct search *search, struct worker *worker, int
 
 static void judge_all(const struct search *search)
 {
-    int threads = search->options->num_threads;
-#pragma omp parallel num_threads(threads > 0 ? threads : omp_get_num_procs())
+#pragma omp parallel num_threads(search->num_threads)
     {
         struct mcp_arena *arena = mcp_arena_new();
         struct worker worker = {arena, mcp_pricer_new(arena, search->question),
@@ -302,6 +302,7 @@ void mcp_search(struct mcp_arena *arena, const struct mcp_question *question,
 {
     struct search search = {.question = question, .space = space, .options = options};
     search.num_layouts = mcp_space_layouts(arena, question, space, &search.layouts);
+    search.num_threads = options->num_threads > 0 ? options->num_threads : omp_get_num_procs();
     search.findings = MCP_ARRAY(arena, search.num_layouts, struct finding);
     judge_all(&search);
     *out = (struct mcp_answer){0};

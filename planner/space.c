@@ -330,14 +330,14 @@ static enum mcp_status check_replicas(const struct mcp_plan_space *space, int64_
                                       struct mcp_error *err)
 {
     int64_t data = space->knobs[MCP_KNOB_DATA].low;
-    if (global_batch_size % data == 0)
+    int64_t nearest = (global_batch_size + data - 1) / data * data;
+    if (global_batch_size == nearest)
         return MCP_OK;
     return mcp_fail(err, MCP_INVALID,
                     "data_parallel=%lld does not divide global_batch_size=%lld (remainder %lld); "
                     "nearest: global_batch_size=%lld",
                     (long long)data, (long long)global_batch_size,
-                    (long long)(global_batch_size % data),
-                    (long long)((global_batch_size + data - 1) / data * data));
+                    (long long)(global_batch_size % data), (long long)nearest);
 }
 
 /* A replica's batch is the whole one where data is free: 1 may be chosen. */
