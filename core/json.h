@@ -53,8 +53,7 @@ enum mcp_status mcp_json_string(struct mcp_json *json, const char *key, const ch
                                 struct mcp_error *err);
 /* A string with a unit ("80GiB"). */
 enum mcp_status mcp_json_quantity(struct mcp_json *json, const char *key,
-                                  enum mcp_dimension dimension, double *out,
-                                  struct mcp_error *err);
+                                  enum mcp_dimension dimension, double *out, struct mcp_error *err);
 /* One of `names`; *out is its index. The message lists the nearest. */
 enum mcp_status mcp_json_choice(struct mcp_json *json, const char *key, const char *const *names,
                                 size_t count, int *out, struct mcp_error *err);
@@ -97,7 +96,8 @@ struct mcp_json *mcp_json_new_array(struct mcp_arena *arena);
 void mcp_json_set_int(struct mcp_json *object, const char *key, int64_t value);
 void mcp_json_set_double(struct mcp_json *object, const char *key, double value);
 void mcp_json_set_bool(struct mcp_json *object, const char *key, bool value);
-void mcp_json_set_string(struct mcp_json *object, const char *key, const char *value); /* NULL: null */
+void mcp_json_set_string(struct mcp_json *object, const char *key,
+                         const char *value); /* NULL: null */
 void mcp_json_set_null(struct mcp_json *object, const char *key);
 struct mcp_json *mcp_json_set_object(struct mcp_json *object, const char *key);
 struct mcp_json *mcp_json_set_array(struct mcp_json *object, const char *key);

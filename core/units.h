@@ -13,12 +13,12 @@
 #include <stdint.h>
 
 enum mcp_dimension {
-    MCP_BYTES,             /* B, kB, KiB, MB, MiB, GB, GiB, TB ... */
-    MCP_SECONDS,           /* s, ms, us, ns, min, h, d */
-    MCP_BYTES_PER_SECOND,  /* GB/s, GiB/s, Gbit/s, Gb/s (bits) ... */
-    MCP_FLOPS_PER_SECOND,  /* TFLOP/s, PFLOP/s ... */
-    MCP_WATTS,             /* W, kW, MW */
-    MCP_HERTZ              /* Hz, MHz, GHz */
+    MCP_BYTES,            /* B, kB, KiB, MB, MiB, GB, GiB, TB ... */
+    MCP_SECONDS,          /* s, ms, us, ns, min, h, d */
+    MCP_BYTES_PER_SECOND, /* GB/s, GiB/s, Gbit/s, Gb/s (bits) ... */
+    MCP_FLOPS_PER_SECOND, /* TFLOP/s, PFLOP/s ... */
+    MCP_WATTS,            /* W, kW, MW */
+    MCP_HERTZ             /* Hz, MHz, GHz */
 };
 
 /* The value in the base unit. MCP_FORMAT, naming the text and the units that
@@ -31,8 +31,8 @@ enum mcp_status mcp_quantity_parse(const char *text, enum mcp_dimension dimensio
 const char *mcp_show(struct mcp_arena *arena, double value, enum mcp_dimension dimension);
 
 /* Counts for people: "70.6 B" parameters, "1,024". */
-const char *mcp_show_count(struct mcp_arena *arena, double value);     /* 70.6B, 15.2M */
-const char *mcp_show_integer(struct mcp_arena *arena, int64_t value);  /* 1,024 */
+const char *mcp_show_count(struct mcp_arena *arena, double value);    /* 70.6B, 15.2M */
+const char *mcp_show_integer(struct mcp_arena *arena, int64_t value); /* 1,024 */
 
 /* a x b and a + b, or false when it does not fit. */
 bool mcp_multiply(int64_t a, int64_t b, int64_t *product);
