@@ -26,6 +26,7 @@ static void small_gpt(struct setup *s)
 {
     setup_load(s, "gpt2", "dgx-a100", "megatron-core");
     s->job.precision = MCP_PRECISION_FP32;
+    s->stack.gradient_reduce_bytes = 4;
     s->job.sequence_length = 64;
     s->plan.microbatch_size = 4;
 }
@@ -59,8 +60,8 @@ ParameterizedTestParameters(layer, sent)
          1.5 * A},
         {"ring 4 backward: 6 KV", 0, 1, false, 4, MCP_CONTEXT_RING, MCP_BACKWARD, MCP_CONTEXT,
          3 * A},
-        {"ring 4, TP 2: half the heads", 0, 2, true, 4, MCP_CONTEXT_RING, MCP_BACKWARD,
-         MCP_CONTEXT, 1.5 * A},
+        {"ring 4, TP 2: half the heads", 0, 2, true, 4, MCP_CONTEXT_RING, MCP_BACKWARD, MCP_CONTEXT,
+         1.5 * A},
         {"all-gather 2 forward: KV", 0, 1, false, 2, MCP_CONTEXT_ALL_GATHER, MCP_FORWARD,
          MCP_CONTEXT, A},
         {"all-gather 2 backward: gather and scatter", 0, 1, false, 2, MCP_CONTEXT_ALL_GATHER,
@@ -70,12 +71,12 @@ ParameterizedTestParameters(layer, sent)
         /* (c - 1) / c of Q, K, V and the output: 4 x A / c */
         {"all-to-all 2 forward", 0, 1, false, 2, MCP_CONTEXT_ALL_TO_ALL, MCP_FORWARD, MCP_CONTEXT,
          A},
-        {"all-to-all 2 backward", 0, 1, false, 2, MCP_CONTEXT_ALL_TO_ALL, MCP_BACKWARD,
-         MCP_CONTEXT, A},
+        {"all-to-all 2 backward", 0, 1, false, 2, MCP_CONTEXT_ALL_TO_ALL, MCP_BACKWARD, MCP_CONTEXT,
+         A},
         {"all-to-all 4, TP 3", 0, 3, false, 4, MCP_CONTEXT_ALL_TO_ALL, MCP_FORWARD, MCP_CONTEXT,
          0.25 * A},
-        {"embedding forward reduces A", MCP_KIND_EMBEDDING, 2, false, 1, 0, MCP_FORWARD,
-         MCP_TENSOR, A},
+        {"embedding forward reduces A", MCP_KIND_EMBEDDING, 2, false, 1, 0, MCP_FORWARD, MCP_TENSOR,
+         A},
         {"embedding backward is silent", MCP_KIND_EMBEDDING, 2, false, 1, 0, MCP_BACKWARD,
          MCP_TENSOR, 0},
         {"SP: embedding forward scatters A", MCP_KIND_EMBEDDING, 2, true, 1, 0, MCP_FORWARD,
@@ -132,12 +133,11 @@ static double step_bytes(const struct setup *s, const struct mcp_program *progra
     double bytes = 0;
     for (int r = 0; r < program->num_classes; r++)
         for (int i = 0; i < program->classes[r].num_slots; i++) {
-            const struct mcp_entry_list *list =
-                &program->lists[program->classes[r].slots[i].list];
+            const struct mcp_entry_list *list = &program->lists[program->classes[r].slots[i].list];
             for (int e = 0; e < list->num_entries; e++)
                 if (list->entries[e].role == role)
-                    bytes += sent_bytes(
-                        s, &program->types[list->entries[e].type].blocks[role], axes);
+                    bytes +=
+                        sent_bytes(s, &program->types[list->entries[e].type].blocks[role], axes);
         }
     return bytes;
 }
@@ -343,9 +343,9 @@ struct case_saved {
 };
 
 /* h 8192, f 28672, 64 and 8 heads */
-#define LLAMA(s, t, x, f) \
-    ((s) / (t) * (8192.0 * ((x) + 4.0 * 8 / 64) + (f) * 28672.0) + 4.0 * 64 * (s) / (t))
-#define GPT(s, t, x) ((x) * (s) / (t) * 12288.0)
+#define LLAMA(s, t, x, f)                                                                          \
+    ((s) / (t) * (8192.0 * ((x) + 4.0 * 8 / 64) + (f)*28672.0) + 4.0 * 64 * (s) / (t))
+#define GPT(s, t, x) ((x) * (s) / (t)*12288.0)
 
 ParameterizedTestParameters(layer, saved)
 {
@@ -359,9 +359,8 @@ ParameterizedTestParameters(layer, saved)
          MCP_RECOMPUTE_NONE, LLAMA(4096.0, 1, 12, 6)},
         {"two sequences", "llama-3.1-70b", "megatron-core", 2, 4096, 4, true, 1, false, 0,
          MCP_RECOMPUTE_NONE, LLAMA(8192.0, 4, 12, 6)},
-        {"TP without SP keeps X, norms and middle whole", "llama-3.1-70b", "megatron-core", 1,
-         4096, 8, false, 1, false, 0, MCP_RECOMPUTE_NONE,
-         LLAMA(4096.0, 8, 4, 6) + 8 * 4096.0 * 8192},
+        {"TP without SP keeps X, norms and middle whole", "llama-3.1-70b", "megatron-core", 1, 4096,
+         8, false, 1, false, 0, MCP_RECOMPUTE_NONE, LLAMA(4096.0, 8, 4, 6) + 8 * 4096.0 * 8192},
         {"norms and product dropped", "llama-3.1-70b", "megatron-core", 1, 4096, 8, true, 1, false,
          NORM_ACT, MCP_RECOMPUTE_SELECTIVE, LLAMA(4096.0, 8, 8, 4)},
         {"full keeps X alone", "llama-3.1-70b", "megatron-core", 1, 4096, 8, true, 1, false, 0,
@@ -372,8 +371,7 @@ ParameterizedTestParameters(layer, saved)
          MCP_RECOMPUTE_NONE, GPT(2048.0, 8, 32) + 4.0 * 96 * 2048 / 8},
         /* Korthikanti et al. 2022, eq. 4: s b h (34 + 5 a s / h) / t; statistics besides */
         {"GPT with dropout, unfused", "gpt3-175b", "megatron-2021", 1, 2048, 8, true, 1, true, 0,
-         MCP_RECOMPUTE_NONE,
-         GPT(2048.0, 8, 34) + 5.0 * 96 * 2048 * 2048 / 8 + 4.0 * 96 * 2048 / 8},
+         MCP_RECOMPUTE_NONE, GPT(2048.0, 8, 34) + 5.0 * 96 * 2048 * 2048 / 8 + 4.0 * 96 * 2048 / 8},
         {"... without dropout: probabilities", "gpt3-175b", "megatron-2021", 1, 2048, 8, true, 1,
          false, 0, MCP_RECOMPUTE_NONE,
          GPT(2048.0, 8, 32) + 2.0 * 96 * 2048 * 2048 / 8 + 4.0 * 96 * 2048 / 8},
@@ -483,7 +481,8 @@ ParameterizedTest(struct case_again *c, layer, recompute)
     const struct mcp_block *again = &full.blocks[MCP_RECOMPUTE];
     const struct mcp_block *forward = &full.blocks[MCP_FORWARD];
     cr_expect(eq(dbl, sent_bytes(&s, again, MCP_TENSOR),
-                 c->tensor_share * sent_bytes(&s, forward, MCP_TENSOR)), "%s", c->name);
+                 c->tensor_share * sent_bytes(&s, forward, MCP_TENSOR)),
+              "%s", c->name);
     cr_expect(eq(dbl, sent_bytes(&s, again, MCP_CONTEXT), sent_bytes(&s, forward, MCP_CONTEXT)),
               "%s", c->name);
     struct mcp_layer_type none = setup_layer(&s, 0, MCP_RECOMPUTE_NONE);
@@ -502,9 +501,8 @@ struct case_model {
 ParameterizedTestParameters(layer, sizes)
 {
     static const struct case_model cases[] = {
-        {"gpt2"},          {"gpt3-175b"},     {"llama-3.1-8b"}, {"llama-3.1-70b"},
-        {"mixtral-8x7b"},  {"qwen3-32b"},     {"deepseek-v2"},  {"moonlight-16b-a3b"},
-        {"qwen3-30b-a3b"},
+        {"gpt2"},      {"gpt3-175b"},   {"llama-3.1-8b"},      {"llama-3.1-70b"}, {"mixtral-8x7b"},
+        {"qwen3-32b"}, {"deepseek-v2"}, {"moonlight-16b-a3b"}, {"qwen3-30b-a3b"},
     };
     return cr_make_param_array(struct case_model, (struct case_model *)cases,
                                sizeof cases / sizeof *cases);
@@ -528,10 +526,13 @@ ParameterizedTest(struct case_model *c, layer, sizes)
         const struct mcp_layer_kind *kind = &s.model.kinds[k];
         struct mcp_layer_type type = setup_layer(&s, k, MCP_RECOMPUTE_NONE);
         struct mcp_parameters parameters = mcp_layer_parameters(&s.model, kind);
-        cr_expect(eq(i64, mcp_layer_type_parameters(&type, false) +
-                              mcp_layer_type_parameters(&type, true),
-                     mcp_parameters_total(&parameters)), "%s kind %d", c->model, k);
-        cr_expect(eq(i64, mcp_layer_type_parameters(&type, true), parameters.experts), "%s", c->model);
+        cr_expect(
+            eq(i64,
+               mcp_layer_type_parameters(&type, false) + mcp_layer_type_parameters(&type, true),
+               mcp_parameters_total(&parameters)),
+            "%s kind %d", c->model, k);
+        cr_expect(eq(i64, mcp_layer_type_parameters(&type, true), parameters.experts), "%s",
+                  c->model);
         double flops = 2560 * mcp_layer_flops_per_token_forward(&s.model, kind, 2560);
         cr_expect(epsilon_eq(dbl, block_flops(&type.blocks[MCP_FORWARD]) / flops, 1, 1e-9), "%s",
                   c->model);
