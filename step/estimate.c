@@ -205,7 +205,9 @@ static bool same_as_previous(const struct mcp_pricer *pricer, const struct mcp_p
 static void sum_chunk(struct mcp_pricer *pricer, const struct mcp_plan *plan, int k,
                       struct chunk_sum *sum)
 {
-    struct layer_run runs[MCP_MAX_RUNS];
+    int first, count;
+    mcp_chunk_extent(pricer->question, plan, k, &first, &count);
+    struct layer_run *runs = MCP_ARRAY(pricer->scratch, count, struct layer_run);
     int num_runs = list_runs(pricer, plan, k, runs);
     int stages = plan->pipeline_parallel * plan->virtual_stages;
     memset(sum, 0, sizeof *sum);

@@ -9,8 +9,6 @@
 
 /* (kind, MTP, recompute) of every layer a plan can have */
 #define MCP_NUM_MEMOS ((MCP_MAX_LAYER_KINDS + 2) * 2 * MCP_NUM_RECOMPUTES)
-#define MCP_MAX_RUNS 512    /* of equal layers in a chunk */
-#define MCP_MAX_VIRTUAL 256 /* virtual stages of a rank */
 
 struct layer_run {
     int count;

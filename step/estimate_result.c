@@ -138,7 +138,8 @@ static void stage_memory(const struct mcp_pricer *pricer, const struct mcp_plan 
 {
     const struct mcp_stack *stack = pricer->question->stack;
     struct mcp_memory *memory = &stage->memory;
-    struct mcp_chunk_memory chunks[MCP_MAX_VIRTUAL];
+    struct mcp_chunk_memory *chunks =
+        MCP_ARRAY(pricer->scratch, plan->virtual_stages, struct mcp_chunk_memory);
     memset(memory, 0, sizeof *memory);
     for (int c = 0; c < plan->virtual_stages; c++)
         chunks[c] = e->chunks[c * plan->pipeline_parallel + r].memory;

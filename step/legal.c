@@ -3,6 +3,7 @@
 
 #include "core/text.h"
 #include "step/pipeline.h"
+#include "step/program.h"
 
 #include <limits.h>
 #include <math.h>
@@ -204,13 +205,17 @@ static const char *say_sequence_tokens(struct mcp_arena *arena, const struct ask
 /* Ring attention balances causal work by two pieces a rank. */
 static bool hold_context_tokens(const struct ask *ask, int c)
 {
-    int64_t pieces = ask->plan->context_parallel_kind == MCP_CONTEXT_RING ? 2 : 1;
-    return c == 1 || divides(pieces * c, ask->job->sequence_length);
+    bool ring = ask->plan->context_parallel_kind == MCP_CONTEXT_RING;
+    return c == 1 || ((!ring || c <= MCP_MAX_RING) &&
+                      divides((ring ? 2 : 1) * (int64_t)c, ask->job->sequence_length));
 }
 
 static const char *say_context_tokens(struct mcp_arena *arena, const struct ask *ask, int c)
 {
     bool ring = ask->plan->context_parallel_kind == MCP_CONTEXT_RING;
+    if (ring && c > MCP_MAX_RING)
+        return mcp_format(arena, "context_parallel=%d exceeds the longest ring understood, %d", c,
+                          MCP_MAX_RING);
     return mcp_format(arena, "%scontext_parallel=%d%s does not divide sequence_length=%lld",
                       ring ? "2 x " : "", c, ring ? " of ring attention" : "",
                       (long long)ask->job->sequence_length);
