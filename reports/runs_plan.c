@@ -40,6 +40,15 @@ static void read_modules(const struct mcp_run_row *row, struct mcp_stack *stack)
         stack->selective_modules = mask;
 }
 
+/* What is assumed may be wrong: published runs that leave recompute out lie a
+ * third farther from their predictions. */
+static void assume_no_recompute(struct mcp_run_row *row)
+{
+    row->run->stack.uncertainty_frac *= 4.0 / 3;
+    row->run->stack.moe_uncertainty_frac *= 4.0 / 3;
+    mcp_row_note(row, "recompute not stated: none assumed");
+}
+
 static enum mcp_status read_recompute(struct mcp_run_row *row, struct pattern *out,
                                       struct mcp_error *err)
 {
@@ -47,7 +56,7 @@ static enum mcp_status read_recompute(struct mcp_run_row *row, struct pattern *o
     const char *detail = mcp_row_cell(row, "recompute_detail");
     *out = (struct pattern){.recompute = MCP_RECOMPUTE_NONE};
     if (text[0] == '\0')
-        mcp_row_note(row, "recompute not stated: none assumed");
+        assume_no_recompute(row);
     if (text[0] == '\0' || mcp_same(text, "none"))
         return MCP_OK;
     if (mcp_same(text, "full") || mcp_contains_ignoring_case(detail, "every other layer")) {
