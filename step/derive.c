@@ -17,46 +17,73 @@ static bool reads(const struct mcp_op *op, struct mcp_operand place)
     return false;
 }
 
-static bool writes(const struct mcp_op *op, struct mcp_operand place)
+/* Who touched a place last: its writer, and per stream its readers since. Ops + 1. */
+struct touched {
+    short writer;
+    short reader[MCP_NUM_STREAMS];
+};
+
+enum { OFFSETS = 2 };
+struct history {
+    struct touched places[MCP_NUM_SPACES][MCP_MAX_TYPE_BUFFERS][OFFSETS];
+    short latest[MCP_NUM_STREAMS];                  /* that the op at hand must come after */
+    short waited[MCP_NUM_STREAMS][MCP_NUM_STREAMS]; /* [own][other] */
+};
+
+static struct touched *place_of(struct history *h, struct mcp_operand at)
 {
-    for (int i = 0; i < op->num_writes; i++)
-        if (same_place(op->writes[i], place))
-            return true;
-    return false;
+    return &h->places[at.space][at.index][at.layer_offset];
 }
 
-/* Must `later` come after `earlier`? Read after write, write after read or write. */
-static bool depends(const struct mcp_op *later, const struct mcp_op *earlier)
+static void come_after(struct history *h, const struct mcp_op *ops, short op)
 {
-    for (int i = 0; i < later->num_reads; i++)
-        if (writes(earlier, later->reads[i]))
-            return true;
-    for (int i = 0; i < later->num_writes; i++)
-        if (writes(earlier, later->writes[i]) || reads(earlier, later->writes[i]))
-            return true;
-    return false;
+    if (op > 0 && op > h->latest[ops[op - 1].stream])
+        h->latest[ops[op - 1].stream] = op;
 }
 
-/* The latest op of each stream that op i depends on, unless its own stream has
- * waited for that one before. */
+/* Read after write, write after write, write after read. */
+static void find_dependences(struct history *h, const struct mcp_op *ops, const struct mcp_op *op)
+{
+    memset(h->latest, 0, sizeof h->latest);
+    for (int r = 0; r < op->num_reads; r++)
+        come_after(h, ops, place_of(h, op->reads[r])->writer);
+    for (int w = 0; w < op->num_writes; w++) {
+        const struct touched *place = place_of(h, op->writes[w]);
+        come_after(h, ops, place->writer);
+        for (int s = 0; s < MCP_NUM_STREAMS; s++)
+            come_after(h, ops, place->reader[s]);
+    }
+}
+
+static void touch(struct history *h, const struct mcp_op *op, short index)
+{
+    for (int r = 0; r < op->num_reads; r++)
+        place_of(h, op->reads[r])->reader[op->stream] = index;
+    for (int w = 0; w < op->num_writes; w++) {
+        struct touched *place = place_of(h, op->writes[w]);
+        memset(place, 0, sizeof *place);
+        place->writer = index;
+    }
+}
+
+/* The latest op of each other stream that an op depends on, unless its own stream
+ * has waited for that one before. */
 void mcp_derive_waits(struct mcp_op *ops, int num_ops)
 {
-    int waited[MCP_NUM_STREAMS][MCP_NUM_STREAMS]; /* [own][other], op + 1 */
-    memset(waited, 0, sizeof waited);
-    for (int i = 0; i < num_ops; i++) {
+    struct history h;
+    memset(&h, 0, sizeof h);
+    for (short i = 0; i < num_ops; i++) {
         struct mcp_op *op = &ops[i];
-        int latest[MCP_NUM_STREAMS] = {0};
-        for (int j = 0; j < i; j++)
-            if (ops[j].stream != op->stream && depends(op, &ops[j]))
-                latest[ops[j].stream] = j + 1;
+        find_dependences(&h, ops, op);
         op->num_waits = 0;
         for (int s = 0; s < MCP_NUM_STREAMS; s++) {
-            if (latest[s] <= waited[op->stream][s])
+            if (s == op->stream || h.latest[s] <= h.waited[op->stream][s])
                 continue;
             assert(op->num_waits < MCP_MAX_WAITS);
-            waited[op->stream][s] = latest[s];
-            op->waits[op->num_waits++] = (unsigned short)(latest[s] - 1);
+            h.waited[op->stream][s] = h.latest[s];
+            op->waits[op->num_waits++] = (unsigned short)(h.latest[s] - 1);
         }
+        touch(&h, op, (short)(i + 1));
     }
 }
 

@@ -14,7 +14,8 @@ static int slot_of(struct mcp_operand at)
 {
     if (at.space == MCP_SPACE_BLOCK)
         return at.index;
-    return at.space == MCP_SPACE_FRAME && at.layer_offset == 0 ? MCP_MAX_TYPE_BUFFERS + at.index : -1;
+    return at.space == MCP_SPACE_FRAME && at.layer_offset == 0 ? MCP_MAX_TYPE_BUFFERS + at.index
+                                                               : -1;
 }
 
 static void mention(struct life *lives, struct mcp_operand at, int op, bool write)
@@ -42,30 +43,44 @@ static void collect(const struct mcp_block *block, struct life *lives)
     }
 }
 
+/* Bytes that begin and end to live at each op. */
+struct changes {
+    int64_t born[MCP_MAX_BLOCK_OPS], dead[MCP_MAX_BLOCK_OPS];
+};
+
+static void note_changes(const struct mcp_layer_type *type, const struct life *lives,
+                         bool last_reader, struct changes *changes)
+{
+    for (int slot = 0; slot < LIMIT; slot++) {
+        const struct life *life = &lives[slot];
+        bool frame = slot >= MCP_MAX_TYPE_BUFFERS;
+        int index = frame ? slot - MCP_MAX_TYPE_BUFFERS : slot;
+        if (life->first < 0)
+            continue;
+        enum mcp_space space = frame ? MCP_SPACE_FRAME : MCP_SPACE_BLOCK;
+        int64_t bytes = type->buffers[space][index].capacity_bytes;
+        if (!frame || life->written_first)
+            changes->born[life->first] += bytes;
+        if (!frame || (last_reader && index != MCP_FRAME_DX))
+            changes->dead[life->last] += bytes;
+    }
+}
+
 void mcp_block_memory(const struct mcp_layer_type *type, enum mcp_block_role role, bool last_reader,
                       struct mcp_block_memory *out)
 {
     const struct mcp_block *block = &type->blocks[role];
     struct life lives[LIMIT];
-    int64_t live = 0;
+    struct changes changes;
+    size_t bytes = (size_t)block->num_ops * sizeof(int64_t);
     memset(out, 0, sizeof *out);
+    memset(changes.born, 0, bytes);
+    memset(changes.dead, 0, bytes);
     collect(block, lives);
+    note_changes(type, lives, last_reader, &changes);
     for (int i = 0; i < block->num_ops; i++) {
-        int64_t freed = 0;
-        for (int slot = 0; slot < LIMIT; slot++) {
-            bool frame = slot >= MCP_MAX_TYPE_BUFFERS;
-            int index = frame ? slot - MCP_MAX_TYPE_BUFFERS : slot;
-            if (lives[slot].first < 0)
-                continue;
-            int64_t bytes =
-                type->buffers[frame ? MCP_SPACE_FRAME : MCP_SPACE_BLOCK][index].capacity_bytes;
-            if (lives[slot].first == i && (!frame || lives[slot].written_first))
-                live += bytes;
-            if (lives[slot].last == i && (!frame || (last_reader && index != MCP_FRAME_DX)))
-                freed += bytes;
-        }
-        out->peak_bytes = live > out->peak_bytes ? live : out->peak_bytes;
-        live -= freed;
+        out->end_bytes += changes.born[i];
+        out->peak_bytes = out->end_bytes > out->peak_bytes ? out->end_bytes : out->peak_bytes;
+        out->end_bytes -= changes.dead[i];
     }
-    out->end_bytes = live;
 }
