@@ -127,7 +127,8 @@ static void gather_block(struct mcp_builder *b, const struct part *parts, int co
     for (int i = 0; i < count; i++) {
         const struct part *part = &parts[i];
         struct mcp_ref weights = buffer_of(part, MCP_LAYER_WEIGHTS);
-        if (b->plan->zero_stage == 0 || (!has_peers(b, part) && !is_sharded(b, part, 3)))
+        if (b->plan->zero_stage == 0 || part->in_rank ||
+            (!has_peers(b, part) && !is_sharded(b, part, 3)))
             continue;
         bool sharded = is_sharded(b, part, 3);
         emit_data(b, MCP_FN_ALL_GATHER, part,
@@ -140,7 +141,7 @@ static void reduce_part(struct mcp_builder *b, const struct part *part)
 {
     const struct mcp_stack *stack = b->question->stack;
     struct mcp_ref gradients = buffer_of(part, MCP_LAYER_GRADIENTS);
-    bool all = b->plan->zero_stage == 0 || part->in_rank || stack->all_reduce_gradients;
+    bool all = b->plan->zero_stage == 0 || stack->all_reduce_gradients;
     if (!has_peers(b, part) && !is_sharded(b, part, 2))
         return;
     struct mcp_call call = {.function = all ? MCP_FN_ALL_REDUCE : MCP_FN_REDUCE_SCATTER,
@@ -171,11 +172,12 @@ static bool is_end(const struct mcp_builder *b)
 }
 
 /* Gradients of what is replicated over the tensor group while its inputs were
- * shards of the sequence. */
+ * shards of the sequence. The embedding's were gathered: they are whole already. */
 static void reduce_replicas(struct mcp_builder *b)
 {
     struct mcp_ref gradients = mcp_layer_buffer(MCP_LAYER_GRADIENTS);
-    if (b->plan->sequence_parallel && replicated_parameters(b) > 0)
+    bool whole = b->spec->kind == MCP_KIND_EMBEDDING;
+    if (b->plan->sequence_parallel && replicated_parameters(b) > 0 && !whole)
         mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,
                                       .stream = MCP_STREAM_DATA,
                                       .group = MCP_TENSOR,
@@ -207,7 +209,8 @@ static struct mcp_ref reduced_gradients(const struct mcp_builder *b, const struc
     return buffer_of(part, is_sharded(b, part, 2) ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
 }
 
-/* Adam (Kingma & Ba 2015) on fp32 master and moments: 36 bytes a parameter. */
+/* Adam (Kingma & Ba 2015) on fp32 master and moments: 36 bytes a parameter. Shared
+ * weights are gathered at once, others before their next use. */
 static void optimizer_block(struct mcp_builder *b, const struct part *parts, int count)
 {
     mcp_begin_block(b, false);
@@ -221,6 +224,8 @@ static void optimizer_block(struct mcp_builder *b, const struct part *parts, int
         mcp_map(b, MCP_FN_ADAM, shard, 1,
                 (struct mcp_ref[3]){gradients, state, mcp_rank_buffer(MCP_RANK_SCALARS)},
                 (struct mcp_ref[2]){weights, state});
+        if (part->in_rank && b->plan->zero_stage > 0 && has_peers(b, part))
+            emit_data(b, MCP_FN_ALL_GATHER, part, weights, weights);
     }
     mcp_end_block(b, MCP_OPTIMIZER);
 }

@@ -208,14 +208,14 @@ struct decoder {
 
 static void declare_decoder(struct mcp_builder *b, struct decoder *d)
 {
-    int64_t shard = b->sharded_tokens, tokens = b->tokens, h = b->hidden;
+    int64_t shard = b->sharded_tokens, h = b->hidden;
     if (b->spec->mtp) {
         mcp_weight_part(b, "mtp_norms", 2, h, true);
         d->projection = (struct mcp_linear){
-            mcp_weight_part(b, "mtp_projection", h, 2 * h, true), tokens, h, 2 * h, 1, false};
+            mcp_weight_part(b, "mtp_projection", h, 2 * h, true), shard, h, 2 * h, 1, false};
         d->ids = mcp_saved_ids(b, "next_token_ids");
-        d->joined = mcp_saved_activation(b, "mtp_joined", tokens, 2 * h, 0);
-        d->start = mcp_saved_activation(b, "mtp_start", tokens, h, 0);
+        d->joined = mcp_saved_activation(b, "mtp_joined", shard, 2 * h, 0);
+        d->start = mcp_saved_activation(b, "mtp_start", shard, h, 0);
     }
     d->attention = mcp_attention_declare(b);
     d->middle = mcp_saved_activation(b, "middle", shard, h, MCP_RECOMPUTE_ALTERNATE_MATMULS);
@@ -237,7 +237,7 @@ static void decoder_forward(struct mcp_builder *b, struct decoder *d)
                 (struct mcp_ref[2]){mcp_x(1)});
         struct mcp_ref joined = mcp_at(b, d->joined);
         mcp_load_ids(b, d->ids);
-        mcp_map(b, MCP_FN_CONCATENATE, b->tokens, 2 * h,
+        mcp_map(b, MCP_FN_CONCATENATE, b->sharded_tokens, 2 * h,
                 (struct mcp_ref[3]){mcp_x(0), mcp_at(b, d->ids)}, (struct mcp_ref[2]){joined});
         mcp_linear_forward(b, &d->projection, joined, start);
     }
@@ -255,7 +255,7 @@ static void decoder_backward(struct mcp_builder *b, struct decoder *d)
     struct mcp_ref d_middle = mcp_scratch_activation(b, "d_middle", shard, h);
     if (b->spec->mtp) {
         start = mcp_at(b, d->start);
-        d_start = mcp_scratch_activation(b, "d_mtp_start", b->tokens, h);
+        d_start = mcp_scratch_activation(b, "d_mtp_start", shard, h);
         d_end = mcp_scratch_activation(b, "d_mtp_end", shard, h);
         mcp_head_backward(b, d->head, mcp_at(b, d->end), d_end);
     }
@@ -265,7 +265,7 @@ static void decoder_backward(struct mcp_builder *b, struct decoder *d)
         b, d->attention,
         &(struct mcp_half){.input = start, .d_output = d_middle, .d_input = d_start});
     if (b->spec->mtp) {
-        struct mcp_ref d_joined = mcp_scratch_activation(b, "d_mtp_joined", b->tokens, 2 * h);
+        struct mcp_ref d_joined = mcp_scratch_activation(b, "d_mtp_joined", shard, 2 * h);
         mcp_linear_input_gradient(b, &d->projection, d_start, d_joined);
         mcp_linear_weight_gradient(b, &d->projection, mcp_at(b, d->joined), d_start);
         mcp_map(b, MCP_FN_ADD, shard, h, (struct mcp_ref[3]){mcp_dx(1), d_joined},

@@ -66,11 +66,13 @@ static void declare_experts(struct mcp_builder *b, struct mcp_mlp_values *v)
     int64_t h = b->hidden, experts = kind->num_experts;
     v->groups = (int)(experts / b->plan->expert_parallel);
     v->rows = b->sharded_tokens * kind->experts_per_token;
-    v->local_rows = v->rows / v->groups > 0 ? v->rows / v->groups : 1;
+    v->local_rows = (v->rows + v->groups - 1) / v->groups; /* the fullest expert waits for none */
     v->width = kind->moe_ffn_hidden_size;
     int64_t up = gates(b) * v->width;
     v->router = (struct mcp_linear){
         mcp_weight_part(b, "router", experts, h, true), b->sharded_tokens, experts, h, 1, true};
+    if (kind->router_bias)
+        mcp_weight_part(b, "router_bias", experts, 1, true);
     int first = mcp_expert_weight_part(b, "expert_up", up, h, v->groups);
     int second = mcp_expert_weight_part(b, "expert_down", h, v->width, v->groups);
     if (kind->expert_bias)

@@ -205,20 +205,17 @@ static const char *say_sequence_tokens(struct mcp_arena *arena, const struct ask
 /* Ring attention balances causal work by two pieces a rank. */
 static bool hold_context_tokens(const struct ask *ask, int c)
 {
-    bool ring = ask->plan->context_parallel_kind == MCP_CONTEXT_RING;
-    return c == 1 || ((!ring || c <= MCP_MAX_RING) &&
-                      divides((ring ? 2 : 1) * (int64_t)c, ask->job->sequence_length));
+    int64_t pieces = ask->plan->context_parallel_kind == MCP_CONTEXT_RING ? 2 * (int64_t)c : c;
+    return c == 1 || (pieces <= 2 * MCP_MAX_RING && divides(pieces, ask->job->sequence_length));
 }
 
 static const char *say_context_tokens(struct mcp_arena *arena, const struct ask *ask, int c)
 {
     bool ring = ask->plan->context_parallel_kind == MCP_CONTEXT_RING;
-    if (ring && c > MCP_MAX_RING)
-        return mcp_format(arena, "context_parallel=%d exceeds the longest ring understood, %d", c,
-                          MCP_MAX_RING);
-    return mcp_format(arena, "%scontext_parallel=%d%s does not divide sequence_length=%lld",
+    return mcp_format(arena, "%scontext_parallel=%d%s does not divide sequence_length=%lld%s",
                       ring ? "2 x " : "", c, ring ? " of ring attention" : "",
-                      (long long)ask->job->sequence_length);
+                      (long long)ask->job->sequence_length,
+                      c > MCP_MAX_RING ? ", or is too large" : "");
 }
 
 /* All-to-all attention cuts the heads of a tensor rank again. */

@@ -15,18 +15,20 @@ struct walk {
     int backward_chunk, backward_left;
 };
 
-static void note(struct walk *w, int64_t others, int64_t running)
+/* `running` bytes of a slot at work above `others`; of them its own frames are kept
+ * like those of others, the rest is its working set. */
+static void note(struct walk *w, int64_t others, int64_t running, int64_t own)
 {
     if (others + running > w->peak) {
         w->peak = others + running;
-        w->kept = others;
+        w->kept = others + (own < running ? own : running);
     }
 }
 
 static void forward(struct walk *w)
 {
     const struct mcp_chunk_memory *chunk = &w->chunks[w->forward_chunk];
-    note(w, w->live, chunk->forward_bytes);
+    note(w, w->live, chunk->forward_bytes, chunk->kept_bytes);
     w->live += chunk->kept_bytes;
     w->forwards++;
     if (--w->forward_left == 0) {
@@ -39,7 +41,7 @@ static void backward(struct walk *w)
 {
     const struct mcp_chunk_memory *chunk = &w->chunks[w->backward_chunk];
     w->live -= chunk->kept_bytes;
-    note(w, w->live, chunk->backward_bytes);
+    note(w, w->live, chunk->backward_bytes, chunk->kept_bytes);
     w->backwards++;
     if (--w->backward_left == 0) {
         w->backward_left = w->p;
@@ -62,8 +64,8 @@ int64_t mcp_stage_peak(const struct mcp_plan *plan, int num_microbatches, int ra
     if (v == 1) { /* every slot is of one chunk: the fullest moment is the first backward */
         int in_flight = warm_up < total ? warm_up + 1 : total;
         w.live = (in_flight - 1) * chunks->kept_bytes;
-        note(&w, w.live, chunks->forward_bytes);
-        note(&w, w.live, chunks->backward_bytes);
+        note(&w, w.live, chunks->forward_bytes, chunks->kept_bytes);
+        note(&w, w.live, chunks->backward_bytes, chunks->kept_bytes);
         *kept_bytes = w.kept;
         return w.peak;
     }

@@ -15,7 +15,7 @@ struct mcp_chunk_memory {
 
 /* The largest sum of live activations of rank `rank` over the step, exact: walks
  * the schedule's slots, skipping whole periods. *kept_bytes is the part of it that
- * other slots' frames hold. chunks[virtual_stages]. */
+ * saved frames hold; the rest is the working set. chunks[virtual_stages]. */
 int64_t mcp_stage_peak(const struct mcp_plan *plan, int num_microbatches, int rank,
                        const struct mcp_chunk_memory *chunks, int64_t *kept_bytes);
 
