@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 enum { MAX_ITEMS = 1 << 16, MAX_DEPTH = 8 };
@@ -51,6 +52,15 @@ static bool expand(struct layout *layout, int depth)
     return true;
 }
 
+/* Only the ends, which hold the embedding and the head, can do without. */
+static int empty_stage(const int *counts, int stages)
+{
+    for (int k = 1; k + 1 < stages; k++)
+        if (counts[k] == 0)
+            return k;
+    return -1;
+}
+
 enum mcp_status mcp_layout_parse(struct mcp_arena *arena, const char *text, int layers, int stages,
                                  int *counts, struct mcp_error *err)
 {
@@ -70,16 +80,28 @@ enum mcp_status mcp_layout_parse(struct mcp_arena *arena, const char *text, int 
         return mcp_fail(err, MCP_INVALID,
                         "layout \"%.60s\" has %d layers in %d stages, not %d in %d", text, total,
                         stage + 1, layers, stages);
+    if (empty_stage(counts, stages) >= 0)
+        return mcp_fail(err, MCP_INVALID, "layout \"%.60s\": stage %d holds no layer", text,
+                        empty_stage(counts, stages));
     return MCP_OK;
+}
+
+/* Filled from the front, the stages before the last all hold a layer. */
+static bool fills(int layers, int stages, int most)
+{
+    return layers > (int64_t)most * (stages - 2) || layers < stages;
 }
 
 void mcp_layout_spread(int layers, int stages, int *counts)
 {
     const bool slots = layers % stages != 0 && (layers + 2) % stages == 0;
     const int most = slots ? (layers + 2) / stages : (layers + stages - 1) / stages;
+    const bool even = !slots && !fills(layers, stages, most);
     int left = layers;
     for (int k = 0; k < stages; k++) {
-        const int room = most - (slots && k == 0) - (slots && k == stages - 1);
+        int room = most - (slots && k == 0) - (slots && k == stages - 1);
+        if (even)
+            room = layers / stages + (k < layers % stages);
         counts[k] = room < left ? room : left;
         left -= counts[k];
     }

@@ -14,7 +14,7 @@ enum mcp_status mcp_layout_parse(struct mcp_arena *arena, const char *text, int 
 
 /* Without a layout: equal where that is possible; embedding and head take a
  * layer's place each where layers + 2 divides; else as many as the largest must
- * have, from the front. */
+ * have, from the front, or evenly where that would leave a middle stage empty. */
 void mcp_layout_spread(int layers, int stages, int *counts);
 
 #endif

@@ -184,6 +184,8 @@ ParameterizedTestParameters(runs, layouts)
         {"two slots and nothing else", "", 126, 128, 0, 1, 0},
         {"filled from the front", "", 78, 12, 7, 7, 1},
         {"filled from the front, one each at the end", "", 61, 16, 4, 4, 1},
+        {"evenly where the front would take all", "", 9, 7, 2, 2, 1},
+        {"a middle stage without layers", "Et||tL", 2, 3, -1, 0, 0},
         {"Megatron's language", "Et*4|(t*4|)*14tmL", 61, 16, 4, 4, 1},
         {"stages without groups", "Ett|tt|tL", 5, 3, 2, 2, 1},
         {"an unknown letter", "Ex|tL", 2, 2, -1, 0, 0},
