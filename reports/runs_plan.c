@@ -110,11 +110,12 @@ static enum mcp_status make_chunks(struct mcp_run_row *row, const struct pattern
                                    struct mcp_plan *plan, struct mcp_error *err)
 {
     const int layers = row->run->model.num_layers;
-    const int stages = plan->pipeline_parallel * plan->virtual_stages;
+    const int64_t product = (int64_t)plan->pipeline_parallel * plan->virtual_stages;
     const char *layout = stated_layout(row);
-    if (stages > layers + 2)
+    if (product > layers + 2)
         return mcp_fail(err, MCP_INVALID, "pp=%d x vpp=%d is more than layers=%d and two slots",
                         plan->pipeline_parallel, plan->virtual_stages, layers);
+    const int stages = (int)product;
     int *counts = MCP_ARRAY(row->arena, stages, int);
     if (layout != NULL)
         MCP_TRY(mcp_layout_parse(row->arena, layout, layers, stages, counts, err));
