@@ -228,6 +228,8 @@ ParameterizedTestParameters(layer, data)
     static const struct case_data cases[] = {
         {"ZeRO-0", MCP_PRECISION_FP32, 2, 0, 1, true, true, 497903616},
         {"ZeRO-0, four microbatches: once", MCP_PRECISION_FP32, 2, 0, 4, true, true, 497903616},
+        {"ZeRO-1, fp32 weights, tied", MCP_PRECISION_FP32, 2, 1, 1, true, true, 497903616},
+        {"ZeRO-1, bf16 weights, tied", MCP_PRECISION_BF16, 2, 1, 4, true, true, 373427712},
         {"ZeRO-1, fp32 weights", MCP_PRECISION_FP32, 2, 1, 1, false, true, 4 * P},
         {"ZeRO-1, bf16 weights", MCP_PRECISION_BF16, 2, 1, 4, false, true, 3 * P},
         {"ZeRO-1 on four", MCP_PRECISION_BF16, 4, 1, 4, false, true, 0.75 * (4 + 2) * P},
@@ -256,9 +258,9 @@ ParameterizedTest(struct case_data *c, layer, data)
     setup_finish(&s, c->num_microbatches, MCP_RECOMPUTE_NONE);
     mcp_program_build(s.arena, &s.question, &s.plan, &program);
     unsigned axes = (unsigned)MCP_DATA | MCP_CONTEXT;
-    double bytes = step_bytes(&s, &program, MCP_GATHER, axes) +
-                   step_bytes(&s, &program, MCP_REDUCE, axes) +
-                   step_bytes(&s, &program, MCP_EPILOGUE, axes);
+    double bytes = 0;
+    for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++)
+        bytes += step_bytes(&s, &program, (enum mcp_block_role)role, axes);
     cr_expect(eq(dbl, bytes, c->bytes), "%s", c->name);
     mcp_arena_free(s.arena);
 }
@@ -292,6 +294,18 @@ Test(layer, replicated_biases_meet_too)
     s.plan.sequence_parallel = true;
     struct mcp_layer_type type = setup_layer(&s, 0, MCP_RECOMPUTE_NONE);
     cr_expect(eq(dbl, sent_bytes(&s, &type.blocks[MCP_REDUCE], MCP_TENSOR), 4.0 * (4 + 2) * 768));
+    mcp_arena_free(s.arena);
+}
+
+/* Not positions: the embedding's backward has gathered their whole gradient. */
+Test(layer, learned_positions_are_whole_everywhere)
+{
+    struct setup s;
+    small_gpt(&s);
+    s.plan.tensor_parallel = 2;
+    s.plan.sequence_parallel = true;
+    struct mcp_layer_type type = setup_layer(&s, MCP_KIND_EMBEDDING, MCP_RECOMPUTE_NONE);
+    cr_expect(eq(dbl, sent_bytes(&s, &type.blocks[MCP_REDUCE], MCP_TENSOR), 0));
     mcp_arena_free(s.arena);
 }
 
@@ -492,6 +506,29 @@ ParameterizedTest(struct case_again *c, layer, recompute)
     mcp_arena_free(s.arena);
 }
 
+/* Parts of the ring that are merged have statistics of every head. */
+Test(layer, ring_parts_have_whole_statistics)
+{
+    struct setup s;
+    small_gpt(&s);
+    s.plan.context_parallel = 2;
+    struct mcp_layer_type type = setup_layer(&s, 0, MCP_RECOMPUTE_NONE);
+    const struct mcp_block *forward = &type.blocks[MCP_FORWARD];
+    int merges = 0;
+    for (int i = 0; i < forward->num_ops; i++) {
+        const struct mcp_op *op = &forward->ops[i];
+        if (op->function != MCP_FN_MERGE)
+            continue;
+        merges++;
+        cr_expect(
+            eq(i64, type.buffers[op->reads[1].space][op->reads[1].index].bytes, 4 * 12 * 128));
+        cr_expect(
+            eq(i64, type.buffers[op->reads[3].space][op->reads[3].index].bytes, 4 * 12 * 128));
+    }
+    cr_expect(eq(int, merges, 1));
+    mcp_arena_free(s.arena);
+}
+
 /* --- parameters and FLOPs, counted twice --- */
 
 struct case_model {
@@ -502,7 +539,7 @@ ParameterizedTestParameters(layer, sizes)
 {
     static const struct case_model cases[] = {
         {"gpt2"},      {"gpt3-175b"},   {"llama-3.1-8b"},      {"llama-3.1-70b"}, {"mixtral-8x7b"},
-        {"qwen3-32b"}, {"deepseek-v2"}, {"moonlight-16b-a3b"}, {"qwen3-30b-a3b"},
+        {"qwen3-32b"}, {"deepseek-v2"}, {"moonlight-16b-a3b"}, {"qwen3-30b-a3b"}, {"gpt-oss-120b"},
     };
     return cr_make_param_array(struct case_model, (struct case_model *)cases,
                                sizeof cases / sizeof *cases);
