@@ -53,24 +53,21 @@ static int shared_words(const char *label, const char *name)
 }
 
 /* The preset that shares most words with the label; of equals the one with most
- * memory, which was sold last. */
-static enum mcp_status find_gpu(struct mcp_run_row *row, const struct mcp_gpu **out,
-                                struct mcp_error *err)
+ * memory, which was sold last. NULL when none is of that chip. */
+static const struct mcp_gpu *find_gpu(const struct mcp_run_row *row)
 {
     const char *label = mcp_row_cell(row, "gpu");
+    const struct mcp_gpu *found = NULL;
     int best = 0;
-    *out = NULL;
     for (int i = 0; i < row->runs->num_gpus; i++) {
         const struct mcp_gpu *gpu = &row->runs->gpus[i];
         const int shared = shared_words(label, gpu->name);
         if (shared > best ||
-            (shared > 0 && shared == best && gpu->memory_bytes > (*out)->memory_bytes))
-            *out = gpu;
+            (found != NULL && shared == best && gpu->memory_bytes > found->memory_bytes))
+            found = gpu;
         best = shared > best ? shared : best;
     }
-    if (*out != NULL)
-        return MCP_OK;
-    return mcp_fail(err, MCP_INVALID, "no GPU file describes a \"%.40s\"", label);
+    return found;
 }
 
 /* The machine built with this GPU, of the stated node size where there is one. */
@@ -113,10 +110,12 @@ static double link_rate(const char *text, int gpus_per_node)
 enum mcp_status mcp_run_read_cluster(struct mcp_run_row *row, struct mcp_cluster *out,
                                      struct mcp_error *err)
 {
-    const struct mcp_gpu *gpu;
+    const struct mcp_gpu *gpu = find_gpu(row);
     int gpus, gpus_per_node;
     MCP_TRY(mcp_row_need(row, "gpus", &gpus, err));
-    MCP_TRY(find_gpu(row, &gpu, err));
+    if (gpu == NULL)
+        return mcp_fail(err, MCP_INVALID, "no GPU file describes a \"%.40s\"",
+                        mcp_row_cell(row, "gpu"));
     MCP_TRY(mcp_row_int(row, "gpus_per_node", 8, &gpus_per_node, err));
     if (gpus_per_node < 1)
         return mcp_fail(err, MCP_INVALID, "gpus_per_node=0");
