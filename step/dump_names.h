@@ -10,7 +10,14 @@
 #define MCP_PROGRAM_SCHEMA "mcpplan.program/1"
 
 /* Rows of the file are arrays; these are the names of their columns. */
-enum mcp_row { MCP_ROW_BUFFER, MCP_ROW_WEIGHT, MCP_ROW_OP, MCP_ROW_ENTRY, MCP_ROW_SLOT, MCP_NUM_ROWS };
+enum mcp_row {
+    MCP_ROW_BUFFER,
+    MCP_ROW_WEIGHT,
+    MCP_ROW_OP,
+    MCP_ROW_ENTRY,
+    MCP_ROW_SLOT,
+    MCP_NUM_ROWS
+};
 #define MCP_OP_COLUMNS 10 /* before the dimensions */
 #define MCP_MAX_COLUMNS (MCP_OP_COLUMNS + MCP_MAX_DIMS)
 extern const char *const mcp_row_names[MCP_NUM_ROWS];

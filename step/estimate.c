@@ -180,12 +180,14 @@ static void add_memory(struct chunk_sum *sum, const struct layer_run *run, bool 
     sum->largest_transient = larger(sum->largest_transient, run->step->transient_bytes);
 }
 
-static int64_t residual_bytes(const struct layer_run *runs, int num_runs)
+/* The residual stream between two layers; a chunk may hold no layer to ask. */
+static int64_t residual_bytes(const struct mcp_question *question, const struct mcp_plan *plan)
 {
-    int64_t bytes = 0;
-    for (int i = 0; i < num_runs; i++)
-        bytes = larger(bytes, runs[i].layer->x_bytes);
-    return bytes;
+    int64_t tokens =
+        plan->microbatch_size * (question->job->sequence_length / plan->context_parallel);
+    int64_t shard = plan->sequence_parallel ? tokens / plan->tensor_parallel : tokens;
+    double element = mcp_dtype_bytes(mcp_activation_dtype(question->job->precision));
+    return (int64_t)((double)shard * (double)question->model->hidden_size * element);
 }
 
 /* Inner chunks of a model with one kind of layer are often all alike. */
@@ -211,7 +213,7 @@ static void sum_chunk(struct mcp_pricer *pricer, const struct mcp_plan *plan, in
     int num_runs = list_runs(pricer, plan, k, runs);
     int stages = plan->pipeline_parallel * plan->virtual_stages;
     memset(sum, 0, sizeof *sum);
-    sum->x_bytes = residual_bytes(runs, num_runs);
+    sum->x_bytes = residual_bytes(pricer->question, plan);
     for (int i = 0; i < num_runs; i++) {
         add_times(sum, &runs[i]);
         add_memory(sum, &runs[i], i == num_runs - 1, k < stages - 1);

@@ -57,10 +57,12 @@ static void embedding_forward(struct mcp_builder *b, struct mcp_value ids)
 static void embedding_backward(struct mcp_builder *b, struct mcp_value ids)
 {
     struct mcp_ref dy = mcp_tensor_gather(b, "d_rows", mcp_dx(1), MCP_HIDE_NOT);
+    bool positions = b->model->position == MCP_POSITION_LEARNED && embedding_is_head(b);
+    struct mcp_ref apart = positions ? mcp_layer_buffer(MCP_LAYER_GRADIENTS) : (struct mcp_ref){0};
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_BACKWARD,
                                   .weight = 1,
                                   .reads = {dy, mcp_at(b, ids)},
-                                  .writes = {embedding_gradients(b)},
+                                  .writes = {embedding_gradients(b), apart},
                                   .dims = {b->tokens, b->hidden}});
 }
 

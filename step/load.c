@@ -98,8 +98,9 @@ static enum mcp_status read_name(struct row *row, char *out, size_t size, struct
     const char *text;
     MCP_TRY(mcp_json_as_string(cell, &text, err));
     if (!is_name(text) || strlen(text) >= size)
-        return mcp_json_fail(cell, err, "\"%.40s\" is not a name of 1 to %zu letters, digits or _-./:",
-                             text, size - 1);
+        return mcp_json_fail(cell, err,
+                             "\"%.40s\" is not a name of 1 to %zu letters, digits or _-./:", text,
+                             size - 1);
     memcpy(out, text, strlen(text) + 1);
     return MCP_OK;
 }
@@ -462,11 +463,10 @@ static enum mcp_status read_slot(struct row *row, const struct mcp_program *prog
 {
     MCP_TRY(read_choice(row, mcp_block_role_names, MCP_EPILOGUE + 1, &out->pass, err));
     MCP_TRY(read_int(row, (struct range){-1, program->plan.virtual_stages - 1}, &out->chunk, err));
-    MCP_TRY(read_int(row, (struct range){-1, program->num_microbatches - 1}, &out->microbatch,
-                     err));
+    MCP_TRY(
+        read_int(row, (struct range){-1, program->num_microbatches - 1}, &out->microbatch, err));
     MCP_TRY(read_int(row, (struct range){0, program->num_lists - 1}, &out->list, err));
-    return read_int(row, (struct range){0, program->lists[out->list].num_entries}, &out->lead,
-                    err);
+    return read_int(row, (struct range){0, program->lists[out->list].num_entries}, &out->lead, err);
 }
 
 static enum mcp_status read_classes(struct mcp_arena *arena, struct mcp_json *file,

@@ -60,7 +60,8 @@ static void size_tables(struct mcp_verify *verify)
     verify->layer_stride = MCP_NUM_LAYER_BUFFERS;
     for (int t = 0; t < program->num_types; t++) {
         const struct mcp_layer_type *type = &program->types[t];
-        int frames = type->num_buffers[MCP_SPACE_FRAME], layers = type->num_buffers[MCP_SPACE_LAYER];
+        int frames = type->num_buffers[MCP_SPACE_FRAME],
+            layers = type->num_buffers[MCP_SPACE_LAYER];
         verify->frame_stride = frames > verify->frame_stride ? frames : verify->frame_stride;
         verify->layer_stride = layers > verify->layer_stride ? layers : verify->layer_stride;
         for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++)
@@ -141,7 +142,7 @@ static enum mcp_status verify_all(struct mcp_arena *scratch, const struct mcp_pr
     MCP_TRY(check_size(program, err));
     MCP_TRY(mcp_verify_blocks(scratch, program, err));
     prepare(&verify);
-    for (int class = 0; class < program->num_classes; class++)
+    for (int class = 0; class < program->num_classes; class ++)
         MCP_TRY(mcp_verify_class(&verify, class));
     MCP_TRY(mcp_verify_play(&verify));
     return check_complete(&verify);

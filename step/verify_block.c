@@ -299,8 +299,7 @@ static enum mcp_status check_writing(const struct judged *at, int op)
         if (mcp_op_accumulates(self, o) || mcp_is_transient(at->program, o))
             continue;
         return fail(at, op, "overwrites %s '%s'; forward and backward may only add to it",
-                    mcp_space_names[o.space],
-                    mcp_operand_buffer(at->program, at->type, o)->name);
+                    mcp_space_names[o.space], mcp_operand_buffer(at->program, at->type, o)->name);
     }
     return MCP_OK;
 }
@@ -322,8 +321,7 @@ static enum mcp_status check_block(struct mcp_arena *scratch, const struct judge
 }
 
 /* The step itself has no values of a layer; whatever else is one has them all. */
-static enum mcp_status check_tables(const struct mcp_program *program, int t,
-                                    struct mcp_error *err)
+static enum mcp_status check_tables(const struct mcp_program *program, int t, struct mcp_error *err)
 {
     const struct mcp_layer_type *type = &program->types[t];
     int count = type->num_buffers[MCP_SPACE_LAYER];
@@ -343,8 +341,8 @@ enum mcp_status mcp_verify_blocks(struct mcp_arena *scratch, const struct mcp_pr
     for (int t = 0; t < program->num_types; t++) {
         MCP_TRY(check_tables(program, t, err));
         for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
-            struct judged at = {program, &program->types[t], t, role,
-                                &program->types[t].blocks[role], err};
+            struct judged at = {
+                program, &program->types[t], t, role, &program->types[t].blocks[role], err};
             MCP_TRY(check_block(scratch, &at));
         }
     }
@@ -356,9 +354,12 @@ enum mcp_status mcp_verify_blocks(struct mcp_arena *scratch, const struct mcp_pr
 static enum mcp_lane lane_of(const struct mcp_op *op)
 {
     switch (op->stream) {
-    case MCP_STREAM_DATA: return MCP_LANE_DATA;
-    case MCP_STREAM_COPY: return MCP_LANE_COPY;
-    default: return op->stream < MCP_STREAM_DATA ? MCP_LANE_MAIN : MCP_LANE_CHANNEL;
+    case MCP_STREAM_DATA:
+        return MCP_LANE_DATA;
+    case MCP_STREAM_COPY:
+        return MCP_LANE_COPY;
+    default:
+        return op->stream < MCP_STREAM_DATA ? MCP_LANE_MAIN : MCP_LANE_CHANNEL;
     }
 }
 
@@ -423,7 +424,9 @@ void mcp_summarise_block(struct mcp_arena *arena, const struct mcp_block *block,
     for (int i = 0; i < block->num_ops; i++) {
         const struct mcp_op *op = &block->ops[i];
         struct mcp_verify_step *last = out->num_steps > 0 ? &out->steps[out->num_steps - 1] : NULL;
-        struct mcp_verify_step step = {.op = i, .lane = lane_of(op), .channel = channel_of(op),
+        struct mcp_verify_step step = {.op = i,
+                                       .lane = lane_of(op),
+                                       .channel = channel_of(op),
                                        .host = mcp_functions[op->function].code == MCP_HOST,
                                        .first_access = w.num_accesses};
         bool run = last != NULL && step.lane == MCP_LANE_MAIN && last->lane == MCP_LANE_MAIN &&

@@ -83,7 +83,7 @@ int mcp_clock_add(struct mcp_clocks *clocks, struct mcp_clock clock);
 int mcp_clock_join(struct mcp_clocks *clocks, int a, int b);
 
 struct mcp_event {
-    int needs;             /* clock */
+    int needs; /* clock */
     int slot, entry, op;
     int layer, microbatch; /* of the message's frame, which is .. */
     unsigned char index;   /* .. X or DX */
@@ -163,8 +163,8 @@ struct mcp_walk {
     /* order */
     int now; /* clock of what the op at hand waits for */
     int lanes[MCP_LANE_CHANNEL];
-    int issue;     /* clock of the last host op */
-    int *op_clock; /* [max_block_ops] of this entry's ops beside the main lane */
+    int issue;                     /* clock of the last host op */
+    int *op_clock;                 /* [max_block_ops] of this entry's ops beside the main lane */
     struct mcp_entry last_compute; /* role, layer of the last forward, backward or recompute */
     int last_compute_microbatch;
     int phase; /* 0 prologue, 1 passes, 2 epilogue */

@@ -53,15 +53,19 @@ static enum mcp_status match_message(const struct mcp_verify *verify, int class,
     if (sent->layer != got->layer || sent->microbatch != got->microbatch ||
         sent->index != got->index)
         return fail_at(verify, class, sent,
-                       mcp_format(verify->arena, "sends %s, but message %zu from here that class %d "
-                                  "receives (slot %d entry %d) is %s", describe(verify, sent), i,
-                                  peer, got->slot, got->entry, describe(verify, got)));
+                       mcp_format(verify->arena,
+                                  "sends %s, but message %zu from here that class %d "
+                                  "receives (slot %d entry %d) is %s",
+                                  describe(verify, sent), i, peer, got->slot, got->entry,
+                                  describe(verify, got)));
     if (sent->elements != got->elements || sent->dtype != got->dtype)
         return fail_at(verify, class, sent,
-                       mcp_format(verify->arena, "sends %lld elements of %s, but class %d (slot %d "
-                                  "entry %d) receives %lld of %s", (long long)sent->elements,
-                                  mcp_dtype_names[sent->dtype], peer, got->slot, got->entry,
-                                  (long long)got->elements, mcp_dtype_names[got->dtype]));
+                       mcp_format(verify->arena,
+                                  "sends %lld elements of %s, but class %d (slot %d "
+                                  "entry %d) receives %lld of %s",
+                                  (long long)sent->elements, mcp_dtype_names[sent->dtype], peer,
+                                  got->slot, got->entry, (long long)got->elements,
+                                  mcp_dtype_names[got->dtype]));
     return MCP_OK;
 }
 
@@ -106,7 +110,8 @@ static enum mcp_status match_group(const struct mcp_verify *verify, unsigned gro
 {
     size_t here = 0, there = 0;
     for (size_t i = 0;; i++) {
-        const struct mcp_event *a = nth_of_group(list_of(verify, 0, MCP_CHANNEL_SPAN), group, &here);
+        const struct mcp_event *a =
+            nth_of_group(list_of(verify, 0, MCP_CHANNEL_SPAN), group, &here);
         const struct mcp_event *b =
             nth_of_group(list_of(verify, class, MCP_CHANNEL_SPAN), group, &there);
         if (a == NULL && b == NULL)
@@ -117,9 +122,11 @@ static enum mcp_status match_group(const struct mcp_verify *verify, unsigned gro
                                       b == NULL ? class : 0));
         if (a->function != b->function || a->elements != b->elements || a->dtype != b->dtype)
             return fail_at(verify, class, b,
-                           mcp_format(verify->arena, "collective %zu of its group is over %lld "
+                           mcp_format(verify->arena,
+                                      "collective %zu of its group is over %lld "
                                       "elements; on class 0 (slot %d entry %d op %d) it is %s over "
-                                      "%lld", i, (long long)b->elements, a->slot, a->entry, a->op,
+                                      "%lld",
+                                      i, (long long)b->elements, a->slot, a->entry, a->op,
                                       mcp_functions[a->function].name, (long long)a->elements));
     }
 }
@@ -128,7 +135,7 @@ static enum mcp_status match_groups(const struct mcp_verify *verify)
 {
     bool seen[256] = {false};
     int p = verify->program->num_classes;
-    for (int class = 0; class < p; class++) {
+    for (int class = 0; class < p; class ++) {
         const struct mcp_event_list *list = list_of(verify, class, MCP_CHANNEL_SPAN);
         for (size_t i = 0; i < list->count; i++) {
             if (!is_member(verify, list->items[i].group, class))
@@ -137,7 +144,7 @@ static enum mcp_status match_groups(const struct mcp_verify *verify)
         }
     }
     for (unsigned group = 0; group < 256; group++)
-        for (int class = 1; seen[group] && class < p; class++)
+        for (int class = 1; seen[group] && class < p; class ++)
             if (is_member(verify, group, class))
                 MCP_TRY(match_group(verify, group, class));
     return MCP_OK;
@@ -211,14 +218,15 @@ static bool advance(struct play *play, int class)
 static enum mcp_status fail_blocked(const struct play *play)
 {
     int p = play->verify->program->num_classes;
-    for (int class = 0; class < p; class++)
+    for (int class = 0; class < p; class ++)
         for (int channel = 0; channel < MCP_NUM_CHANNELS; channel++) {
             const struct mcp_event *event = head(play, class, channel);
             if (event != NULL && is_ready(play, class, event))
                 return fail_at(play->verify, class, event,
                                channel == MCP_CHANNEL_SPAN
                                    ? "waits for ever for the other ranks of its group"
-                                   : mcp_format(play->verify->arena, "%s waits for ever for class %d",
+                                   : mcp_format(play->verify->arena,
+                                                "%s waits for ever for class %d",
                                                 describe(play->verify, event),
                                                 peer_of(play->verify, class, channel)));
         }
@@ -229,14 +237,14 @@ enum mcp_status mcp_verify_play(const struct mcp_verify *verify)
 {
     int p = verify->program->num_classes;
     struct play play = {verify, MCP_ARRAY(verify->arena, p, struct mcp_clock)};
-    for (int class = 0; class < p; class++) {
+    for (int class = 0; class < p; class ++) {
         MCP_TRY(match_channel(verify, class, MCP_CHANNEL_SEND_NEXT));
         MCP_TRY(match_channel(verify, class, MCP_CHANNEL_SEND_PREVIOUS));
     }
     MCP_TRY(match_groups(verify));
     for (bool moved = true; moved;) {
         moved = false;
-        for (int class = 0; class < p; class++)
+        for (int class = 0; class < p; class ++)
             moved = advance(&play, class) || moved;
     }
     return fail_blocked(&play);

@@ -43,8 +43,8 @@ static int new_row(struct mcp_walk *walk)
             cells_of(walk, row)[i] = (struct mcp_cell){0};
         return row;
     }
-    walk->frames = mcp_grow(walk->verify->arena, walk->frames, walk->num_rows,
-                            &walk->rows_capacity, size);
+    walk->frames =
+        mcp_grow(walk->verify->arena, walk->frames, walk->num_rows, &walk->rows_capacity, size);
     return (int)walk->num_rows++;
 }
 
@@ -173,8 +173,10 @@ static enum mcp_status check_frame(const struct mcp_walk *walk, const struct mcp
 {
     bool uses = access->kind == MCP_ACCESS_READ || access->kind == MCP_ACCESS_ACCUMULATE;
     if (cell->state == MCP_CELL_OVER)
-        return mcp_walk_fail(walk, access->op, "%s %s after its life, which ended with its last "
-                             "reader", uses ? "reads" : "writes", describe(walk, access->at));
+        return mcp_walk_fail(walk, access->op,
+                             "%s %s after its life, which ended with its last "
+                             "reader",
+                             uses ? "reads" : "writes", describe(walk, access->at));
     if (uses && cell->state == MCP_CELL_EMPTY)
         return mcp_walk_fail(walk, access->op, "reads %s before it is written",
                              describe(walk, access->at));
@@ -234,8 +236,8 @@ static enum mcp_status check_in_pass(const struct mcp_walk *walk, const struct m
 
 static bool is_shard(struct mcp_operand at)
 {
-    return at.space == MCP_SPACE_LAYER && (at.index == MCP_LAYER_GRADIENT_SHARD ||
-                                           at.index == MCP_LAYER_EXPERT_GRADIENT_SHARD);
+    return at.space == MCP_SPACE_LAYER &&
+           (at.index == MCP_LAYER_GRADIENT_SHARD || at.index == MCP_LAYER_EXPERT_GRADIENT_SHARD);
 }
 
 /* A reduce block takes one microbatch's gradients under ZeRO-2 and 3, and adds
@@ -305,7 +307,7 @@ static enum mcp_cell_state state_after(const struct mcp_walk *walk, const struct
     bool in_place = access->kind == MCP_ACCESS_ACCUMULATE;
     if (walk->entry->role == MCP_REDUCE && is_gradient(access->at))
         return in_place && mcp_is_transient(walk->verify->program, access->at) ? before
-                                                                              : MCP_CELL_REDUCED;
+                                                                               : MCP_CELL_REDUCED;
     if (access->kind == MCP_ACCESS_READ)
         return before;
     if (in_place)

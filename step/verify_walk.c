@@ -68,17 +68,23 @@ static void add_event(struct mcp_walk *walk, const struct mcp_verify_step *step)
     struct mcp_verify *verify = walk->verify;
     const struct mcp_op *op = &walk->type->blocks[walk->entry->role].ops[step->op];
     struct mcp_event_list *list = &verify->events[walk->class].channels[step->channel];
-    struct mcp_event event = {.needs = walk->now, .slot = walk->slot, .entry = walk->entry_index,
-                              .op = step->op, .layer = walk->entry->layer,
-                              .microbatch = walk->microbatch, .function = op->function,
-                              .dtype = op->dtype, .group = op->group, .elements = op->dims[0]};
+    struct mcp_event event = {.needs = walk->now,
+                              .slot = walk->slot,
+                              .entry = walk->entry_index,
+                              .op = step->op,
+                              .layer = walk->entry->layer,
+                              .microbatch = walk->microbatch,
+                              .function = op->function,
+                              .dtype = op->dtype,
+                              .group = op->group,
+                              .elements = op->dims[0]};
     if (step->channel != MCP_CHANNEL_SPAN) {
         struct mcp_operand frame = op->num_reads > 0 ? op->reads[0] : op->writes[0];
         event.layer += frame.layer_offset;
         event.index = (unsigned char)frame.index;
     }
-    list->items = mcp_grow(verify->arena, list->items, list->count, &list->capacity,
-                           sizeof *list->items);
+    list->items =
+        mcp_grow(verify->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     list->items[list->count++] = event;
     struct mcp_clock after = verify->clocks.items[walk->now];
     after.done[step->channel] = (int)list->count;
@@ -88,8 +94,8 @@ static void add_event(struct mcp_walk *walk, const struct mcp_verify_step *step)
 static void join_wait(struct mcp_walk *walk, const struct mcp_access *access)
 {
     const struct mcp_op *op = &walk->type->blocks[walk->entry->role].ops[access->wait];
-    int clock = op->stream < MCP_STREAM_DATA ? walk->lanes[MCP_LANE_MAIN]
-                                             : walk->op_clock[access->wait];
+    int clock =
+        op->stream < MCP_STREAM_DATA ? walk->lanes[MCP_LANE_MAIN] : walk->op_clock[access->wait];
     walk->now = mcp_clock_join(&walk->verify->clocks, walk->now, clock);
 }
 
@@ -122,7 +128,8 @@ static enum mcp_status run_accesses(struct mcp_walk *walk, const struct mcp_veri
         return MCP_OK;
     if (step->channel >= 0)
         add_event(walk, step);
-    bool sends = step->channel == MCP_CHANNEL_SEND_NEXT || step->channel == MCP_CHANNEL_SEND_PREVIOUS;
+    bool sends =
+        step->channel == MCP_CHANNEL_SEND_NEXT || step->channel == MCP_CHANNEL_SEND_PREVIOUS;
     for (int i = 0; i < step->num_accesses; i++) {
         note(walk, &accesses[i]);
         if (sends && accesses[i].kind == MCP_ACCESS_READ)
@@ -327,9 +334,8 @@ static enum mcp_status check_slot(struct mcp_walk *walk)
         return mcp_fail(err, MCP_INVALID, "class %d slot %d: %s comes too late", walk->class,
                         walk->slot, mcp_block_role_names[slot->pass]);
     walk->phase = phase_of(slot->pass);
-    if (walk->phase == 1 &&
-        (slot->chunk < 0 || slot->chunk >= program->plan.virtual_stages || slot->microbatch < 0 ||
-         slot->microbatch >= program->num_microbatches))
+    if (walk->phase == 1 && (slot->chunk < 0 || slot->chunk >= program->plan.virtual_stages ||
+                             slot->microbatch < 0 || slot->microbatch >= program->num_microbatches))
         return mcp_fail(err, MCP_INVALID, "class %d slot %d: chunk %d microbatch %d do not exist",
                         walk->class, walk->slot, slot->chunk, slot->microbatch);
     return MCP_OK;
