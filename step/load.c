@@ -48,7 +48,7 @@ static enum mcp_status read_number(struct row *row, struct range range, int64_t 
                                    struct mcp_error *err)
 {
     struct mcp_json *cell = next_cell(row);
-    double value;
+    double value = 0;
     MCP_TRY(mcp_json_as_double(cell, &value, err));
     if (!(value >= (double)range.lowest && value <= (double)range.highest) || floor(value) != value)
         return mcp_json_fail(cell, err, "%g is not an integer from %lld to %lld", value,
@@ -60,7 +60,7 @@ static enum mcp_status read_number(struct row *row, struct range range, int64_t 
 static enum mcp_status read_int(struct row *row, struct range range, int *out,
                                 struct mcp_error *err)
 {
-    int64_t value;
+    int64_t value = 0;
     assert(range.lowest >= INT_MIN && range.highest <= INT_MAX);
     MCP_TRY(read_number(row, range, &value, err));
     *out = (int)value;
@@ -469,48 +469,57 @@ static enum mcp_status read_slot(struct row *row, const struct mcp_program *prog
     return read_int(row, (struct range){0, program->lists[out->list].num_entries}, &out->lead, err);
 }
 
+static enum mcp_status read_class(struct mcp_arena *arena, struct mcp_json *rows,
+                                  const struct mcp_program *program,
+                                  struct mcp_program_class *class, struct mcp_error *err)
+{
+    struct row row;
+    if (!mcp_json_is_array(rows))
+        return mcp_json_fail(rows, err, "a class must be an array of slots");
+    class->num_slots = (int)mcp_json_count(rows);
+    class->slots = MCP_ARRAY(arena, class->num_slots, struct mcp_slot);
+    for (int s = 0; s < class->num_slots; s++) {
+        MCP_TRY(open_row(rows, (size_t)s, 5, 5, &row, err));
+        MCP_TRY(read_slot(&row, program, &class->slots[s], err));
+    }
+    return MCP_OK;
+}
+
 static enum mcp_status read_classes(struct mcp_arena *arena, struct mcp_json *file,
                                     struct mcp_program *program, struct mcp_error *err)
 {
     struct mcp_json *classes;
-    struct row row;
     MCP_TRY(read_array(file, "classes", INT_MAX, &classes, &program->num_classes, err));
     program->classes = MCP_ARRAY(arena, program->num_classes, struct mcp_program_class);
-    for (int c = 0; c < program->num_classes; c++) {
-        struct mcp_program_class *class = &program->classes[c];
-        struct mcp_json *rows = mcp_json_at(classes, (size_t)c);
-        if (!mcp_json_is_array(rows))
-            return mcp_json_fail(rows, err, "a class must be an array of slots");
-        class->num_slots = (int)mcp_json_count(rows);
-        class->slots = MCP_ARRAY(arena, class->num_slots, struct mcp_slot);
-        for (int s = 0; s < class->num_slots; s++) {
-            MCP_TRY(open_row(rows, (size_t)s, 5, 5, &row, err));
-            MCP_TRY(read_slot(&row, program, &class->slots[s], err));
-        }
-    }
+    for (int c = 0; c < program->num_classes; c++)
+        MCP_TRY(
+            read_class(arena, mcp_json_at(classes, (size_t)c), program, &program->classes[c], err));
     return MCP_OK;
 }
 
 /* --- file --- */
 
-static enum mcp_status check_columns(struct mcp_json *file, struct mcp_error *err)
+static enum mcp_status check_column(struct mcp_json *names, int i, const char *expected,
+                                    struct mcp_error *err)
 {
-    struct mcp_json *columns, *names;
     const char *name;
-    int count;
-    MCP_TRY(mcp_json_object(file, "columns", &columns, err));
-    for (int r = 0; r < MCP_NUM_ROWS; r++) {
-        MCP_TRY(read_array(columns, mcp_row_names[r], MCP_MAX_COLUMNS, &names, &count, err));
-        for (int i = 0; i < count; i++) {
-            const char *expected = mcp_row_columns[r][i];
-            MCP_TRY(mcp_json_as_string(mcp_json_at(names, (size_t)i), &name, err));
-            if (!mcp_same(name, expected))
-                return mcp_json_fail(names, err, "column %d is \"%.40s\" where \"%s\" is expected",
-                                     i, name, expected != NULL ? expected : "none");
-        }
-        if (count < MCP_MAX_COLUMNS && mcp_row_columns[r][count] != NULL)
-            return mcp_json_fail(names, err, "column \"%s\" is missing", mcp_row_columns[r][count]);
-    }
+    MCP_TRY(mcp_json_as_string(mcp_json_at(names, (size_t)i), &name, err));
+    if (!mcp_same(name, expected))
+        return mcp_json_fail(names, err, "column %d is \"%.40s\" where \"%s\" is expected", i, name,
+                             expected != NULL ? expected : "none");
+    return MCP_OK;
+}
+
+static enum mcp_status check_columns(struct mcp_json *columns, int row, struct mcp_error *err)
+{
+    struct mcp_json *names;
+    const char *const *expected = mcp_row_columns[row];
+    int count = 0;
+    MCP_TRY(read_array(columns, mcp_row_names[row], MCP_MAX_COLUMNS, &names, &count, err));
+    for (int i = 0; i < count; i++)
+        MCP_TRY(check_column(names, i, expected[i], err));
+    if (count < MCP_MAX_COLUMNS && expected[count] != NULL)
+        return mcp_json_fail(names, err, "column \"%s\" is missing", expected[count]);
     return MCP_OK;
 }
 
@@ -518,12 +527,14 @@ static enum mcp_status read_heading(struct mcp_arena *arena, struct mcp_json *fi
                                     struct mcp_program *program, struct mcp_error *err)
 {
     const char *schema;
-    struct mcp_json *plan;
+    struct mcp_json *columns, *plan;
     MCP_TRY(mcp_json_string(file, "schema", &schema, err));
     if (!mcp_same(schema, MCP_PROGRAM_SCHEMA))
         return mcp_json_fail(file, err, "schema is \"%.60s\", expected \"%s\"", schema,
                              MCP_PROGRAM_SCHEMA);
-    MCP_TRY(check_columns(file, err));
+    MCP_TRY(mcp_json_object(file, "columns", &columns, err));
+    for (int row = 0; row < MCP_NUM_ROWS; row++)
+        MCP_TRY(check_columns(columns, row, err));
     MCP_TRY(mcp_json_object(file, "plan", &plan, err));
     MCP_TRY(mcp_plan_from_json(arena, plan, &program->plan, err));
     MCP_TRY(mcp_json_int(file, "num_microbatches", &program->num_microbatches, err));

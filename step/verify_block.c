@@ -332,20 +332,26 @@ static enum mcp_status check_tables(const struct mcp_program *program, int t, st
     return MCP_OK;
 }
 
+static enum mcp_status check_type(struct mcp_arena *scratch, const struct mcp_program *program,
+                                  int t, struct mcp_error *err)
+{
+    const struct mcp_layer_type *type = &program->types[t];
+    MCP_TRY(check_tables(program, t, err));
+    for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
+        struct judged at = {program, type, t, role, &type->blocks[role], err};
+        MCP_TRY(check_block(scratch, &at));
+    }
+    return MCP_OK;
+}
+
 enum mcp_status mcp_verify_blocks(struct mcp_arena *scratch, const struct mcp_program *program,
                                   struct mcp_error *err)
 {
     if (program->num_rank_buffers < MCP_NUM_RANK_BUFFERS)
         return mcp_fail(err, MCP_INVALID, "%d rank buffers; at least %d are needed",
                         program->num_rank_buffers, MCP_NUM_RANK_BUFFERS);
-    for (int t = 0; t < program->num_types; t++) {
-        MCP_TRY(check_tables(program, t, err));
-        for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
-            struct judged at = {
-                program, &program->types[t], t, role, &program->types[t].blocks[role], err};
-            MCP_TRY(check_block(scratch, &at));
-        }
-    }
+    for (int t = 0; t < program->num_types; t++)
+        MCP_TRY(check_type(scratch, program, t, err));
     return MCP_OK;
 }
 

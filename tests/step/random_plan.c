@@ -1,6 +1,8 @@
 /* tests/step/random_plan.c: legal plans of every kind, drawn from a seed. */
 #include "tests/step/random_plan.h"
 
+#include "core/preset.h"
+
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
@@ -29,8 +31,8 @@ static bool chance(struct dice *dice, int percent)
 }
 
 #define ONE_OF(dice, ...)                                                                          \
-    ((const int[]){__VA_ARGS__}[between((dice), 0, (int)(sizeof((const int[]){__VA_ARGS__}) /      \
-                                                         sizeof(int)) - 1)])
+    ((const int[]){__VA_ARGS__}[between(                                                           \
+        (dice), 0, (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int)) - 1)])
 
 /* --- model --- */
 
@@ -78,8 +80,12 @@ static void draw_model(struct mcp_arena *arena, struct dice *dice, struct mcp_mo
 {
     bool experts = chance(dice, 40), latent = chance(dice, 25);
     int dense_first = experts ? between(dice, 0, 2) : 1000;
-    *model = (struct mcp_model){.name = "random", .family = "", .source = "", .note = "",
-                                .ignored = "", .max_sequence_length = 1024};
+    *model = (struct mcp_model){.name = "random",
+                                .family = "",
+                                .source = "",
+                                .note = "",
+                                .ignored = "",
+                                .max_sequence_length = 1024};
     model->num_layers = between(dice, 1, 16);
     model->hidden_size = 64 * between(dice, 1, 8);
     model->vocab_size = between(dice, 100, 5000);
@@ -116,10 +122,10 @@ static void draw_cluster(struct mcp_arena *arena, struct dice *dice, struct mcp_
 
 static void draw_stack(struct mcp_arena *arena, struct dice *dice, struct mcp_stack *stack)
 {
-    static const char *const names[] = {"megatron-core", "megatron-2021", "deepspeed", "fsdp",
-                                        "torchtitan", "nanotron", "maxtext", "mcpplan-cpu"};
+    size_t index = (size_t)between(dice, 0, (int)mcp_preset_count("stacks") - 1);
     struct mcp_error err;
-    enum mcp_status status = mcp_stack_load(arena, names[between(dice, 0, 7)], stack, &err);
+    enum mcp_status status =
+        mcp_stack_load(arena, mcp_preset_at("stacks", index)->name, stack, &err);
     assert(status == MCP_OK);
 }
 
@@ -143,7 +149,8 @@ static void draw_degrees(struct dice *dice, const struct mcp_model *model, struc
     plan->data_parallel = ONE_OF(dice, 1, 1, 2, 3, 4, 8);
     plan->expert_parallel = model->kinds[1].num_experts > 0 ? ONE_OF(dice, 1, 2, 4, 8) : 1;
     plan->sequence_parallel = plan->tensor_parallel > 1 && chance(dice, 70);
-    plan->context_parallel_kind = (enum mcp_context_kind)between(dice, 0, MCP_NUM_CONTEXT_KINDS - 1);
+    plan->context_parallel_kind =
+        (enum mcp_context_kind)between(dice, 0, MCP_NUM_CONTEXT_KINDS - 1);
     plan->zero_stage = between(dice, 0, 3);
     plan->reshard_after_forward = chance(dice, 50);
     plan->microbatch_size = ONE_OF(dice, 1, 1, 2, 4);
@@ -174,16 +181,18 @@ static void draw_runs(struct mcp_arena *arena, struct dice *dice, struct mcp_chu
     }
 }
 
-/* Uneven chunks: one layer each, the others anywhere. */
+/* Uneven chunks: one layer each, the others anywhere. The first and last chunk, which
+ * have the embedding and the head, may do without. */
 static bool draw_chunks(struct mcp_arena *arena, struct dice *dice, const struct mcp_model *model,
                         struct mcp_plan *plan)
 {
     int count = plan->pipeline_parallel * plan->virtual_stages, first = 0;
+    int low = count > 2 && chance(dice, 15), high = count - 1 - (count > 2 && chance(dice, 15));
     if (model->num_layers < count)
         return false;
     plan->chunks = MCP_ARRAY(arena, count, struct mcp_chunk);
     for (int i = 0; i < model->num_layers; i++)
-        plan->chunks[i < count ? i : between(dice, 0, count - 1)].num_layers++;
+        plan->chunks[low + i <= high ? low + i : between(dice, low, high)].num_layers++;
     for (int k = 0; k < count; k++) {
         plan->chunks[k].first_layer = first;
         first += plan->chunks[k].num_layers;
@@ -199,8 +208,7 @@ static bool draw_plan(struct mcp_arena *arena, struct dice *dice, struct random_
     draw_degrees(dice, &out->model, &out->plan);
     int p = out->plan.pipeline_parallel;
     int m = out->plan.virtual_stages > 1 ? p * between(dice, 1, 3) : between(dice, 1, 12);
-    out->job.global_batch_size =
-        (int64_t)m * out->plan.data_parallel * out->plan.microbatch_size;
+    out->job.global_batch_size = (int64_t)m * out->plan.data_parallel * out->plan.microbatch_size;
     struct mcp_cluster whole = out->cluster;
     bool legal = mcp_cluster_take(&out->cluster, mcp_plan_world(&out->plan), &err) == MCP_OK &&
                  mcp_illegal_rule(&out->question, &out->plan) == NULL &&
@@ -232,16 +240,15 @@ void random_plan_draw(struct mcp_arena *arena, uint64_t seed, struct random_plan
 const char *random_plan_describe(struct mcp_arena *arena, const struct random_plan *drawn)
 {
     const struct mcp_plan *plan = &drawn->plan;
-    return mcp_format(arena,
-                      "%s on %s, %d layers, t%d c%d (%s) p%d v%d (%s) d%d e%d b%d m%d sp%d zero%d "
-                      "%s %s mtp%d tied%d",
-                      drawn->stack.name, drawn->cluster.name, drawn->model.num_layers,
-                      plan->tensor_parallel, plan->context_parallel,
-                      mcp_context_kind_names[plan->context_parallel_kind], plan->pipeline_parallel,
-                      plan->virtual_stages, mcp_schedule_names[plan->schedule], plan->data_parallel,
-                      plan->expert_parallel, plan->microbatch_size,
-                      (int)mcp_num_microbatches(plan, &drawn->job), plan->sequence_parallel,
-                      plan->zero_stage, mcp_precision_names[drawn->job.precision],
-                      drawn->job.attention, drawn->model.num_mtp_layers,
-                      drawn->model.tied_embeddings);
+    return mcp_format(
+        arena,
+        "%s on %s, %d layers, t%d c%d (%s) p%d v%d (%s) d%d e%d b%d m%d sp%d zero%d "
+        "%s %s mtp%d tied%d",
+        drawn->stack.name, drawn->cluster.name, drawn->model.num_layers, plan->tensor_parallel,
+        plan->context_parallel, mcp_context_kind_names[plan->context_parallel_kind],
+        plan->pipeline_parallel, plan->virtual_stages, mcp_schedule_names[plan->schedule],
+        plan->data_parallel, plan->expert_parallel, plan->microbatch_size,
+        (int)mcp_num_microbatches(plan, &drawn->job), plan->sequence_parallel, plan->zero_stage,
+        mcp_precision_names[drawn->job.precision], drawn->job.attention,
+        drawn->model.num_mtp_layers, drawn->model.tied_embeddings);
 }
