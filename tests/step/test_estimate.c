@@ -201,6 +201,99 @@ Test(estimate, gradients_cost_their_transfers)
     mcp_arena_free(s.arena);
 }
 
+/* ZeRO-3 whose transfers all hide: what is left is the first layer's gather before the first
+ * forward, its reduction after the last backward, and the global norm. */
+Test(estimate, edges_of_zero_3)
+{
+    struct setup s;
+    static struct mcp_prediction p;
+    setup_load(&s, "llama-3.1-8b", "dgx-h100", "megatron-core");
+    s.job.sequence_length = 8192;
+    s.model.vocab_size = 12800; /* unlike the head, the embedding has no norm */
+    s.stack.data_overlap_frac = 1;
+    s.stack.gradient_reduce_bytes = 4;
+    s.plan.overlap.data = true;
+    s.plan.zero_stage = 3;
+    s.plan.data_parallel = 8;
+    s.plan.microbatch_size = 4;
+    setup_finish(&s, 2, MCP_RECOMPUTE_NONE);
+    estimate(s.arena, &s.question, &s.plan, &p);
+    const struct mcp_pricing pricing = {&s.question, &s.plan};
+    unsigned axes = (unsigned)MCP_DATA | MCP_CONTEXT;
+    double table = 12800.0 * 4096;
+    double want = mcp_collective_seconds(&pricing, MCP_FN_ALL_GATHER, axes, 2 * table) +
+                  mcp_collective_seconds(&pricing, MCP_FN_REDUCE_SCATTER, axes, 4 * table) +
+                  mcp_collective_seconds(&pricing, MCP_FN_ALL_REDUCE, axes, 4);
+    cr_expect(epsilon_eq(dbl, p.cost_s[MCP_COST_DATA], want, 3e-9));
+    mcp_arena_free(s.arena);
+}
+
+/* --- messages --- */
+
+struct case_message {
+    char name[48];
+    int virtual_stages;
+    bool overlap;
+    double least; /* exposed share */
+};
+
+ParameterizedTestParameters(estimate, messages)
+{
+    static const struct case_message cases[] = {
+        {"1F1B waits for each", 1, false, 1},
+        {"... whatever the switch", 1, true, 1},
+        {"interleaved, not overlapped", 2, false, 1},
+        {"interleaved, overlapped", 2, true, 0.25},
+    };
+    return cr_make_param_array(struct case_message, (struct case_message *)cases,
+                               sizeof cases / sizeof *cases);
+}
+
+/* Every stage sends or receives two messages a chunk and microbatch; a stage's wait shows in
+ * its account whether it sends or receives. */
+ParameterizedTest(struct case_message *c, estimate, messages)
+{
+    struct setup s;
+    static struct mcp_prediction p;
+    large(&s);
+    s.stack.pipeline_overlap_frac = 0.75;
+    s.plan.virtual_stages = c->virtual_stages;
+    s.plan.schedule = c->virtual_stages > 1 ? MCP_INTERLEAVED : MCP_1F1B;
+    s.plan.overlap.pipeline = c->overlap;
+    setup_finish(&s, 16, MCP_RECOMPUTE_NONE);
+    estimate(s.arena, &s.question, &s.plan, &p);
+    const struct mcp_pricing pricing = {&s.question, &s.plan};
+    double one = mcp_send_seconds(&pricing, 0, 1, 2.0 * 8192 * 8192 / 8);
+    double exposed = 2.0 * 16 * c->virtual_stages * one * c->least;
+    for (int r = 0; r < 4; r++) {
+        double cost = p.stages[r].cost_s[MCP_COST_PIPELINE];
+        cr_expect(cost >= exposed * (1 - 1e-4), "%s, stage %d: %.6f s of %.6f s", c->name, r, cost,
+                  exposed);
+    }
+    cr_expect(p.comm_s[MCP_COST_PIPELINE] * c->least <= p.cost_s[MCP_COST_PIPELINE] + 1e-6, "%s",
+              c->name);
+    mcp_arena_free(s.arena);
+}
+
+/* Over a slow network stages wait for what is under way: that is no bubble. */
+Test(estimate, waiting_for_a_message_is_communication)
+{
+    struct setup s;
+    static struct mcp_prediction p;
+    large(&s);
+    s.stack.pipeline_overlap_frac = 1;
+    s.plan.virtual_stages = 2;
+    s.plan.schedule = MCP_INTERLEAVED;
+    s.plan.overlap.pipeline = true;
+    s.plan.data_parallel = 1;
+    s.cluster.tiers[1].bandwidth_bytes_per_s /= 1000;
+    setup_finish(&s, 16, MCP_RECOMPUTE_NONE);
+    estimate(s.arena, &s.question, &s.plan, &p);
+    for (int r = 0; r < 4; r++)
+        cr_expect(p.stages[r].cost_s[MCP_COST_PIPELINE] > 0.2 * p.iteration_s, "stage %d", r);
+    mcp_arena_free(s.arena);
+}
+
 /* --- behaviour --- */
 
 /* Two pricers, two orders, the same bytes: prices are functions of the plan. */
@@ -232,6 +325,28 @@ Test(estimate, deterministic)
     mcp_arena_free(s.arena);
 }
 
+/* The same chunks and world under other settings. */
+static struct mcp_plan another(const struct mcp_plan *plan, int i)
+{
+    struct mcp_plan other = *plan;
+    other.zero_stage = i & 3;
+    other.reshard_after_forward = i & 1;
+    other.overlap = (struct mcp_overlap){i & 1, i & 2, i & 4, i & 1};
+    other.context_parallel_kind = (enum mcp_context_kind)(i % MCP_NUM_CONTEXT_KINDS);
+    other.sequence_parallel = plan->tensor_parallel > 1 && (i & 2);
+    if (i % 5 == 1)
+        other.microbatch_size *= 2;
+    if (i % 5 == 2 && plan->microbatch_size > 1)
+        other.microbatch_size /= 2;
+    if (i % 7 == 1) {
+        other.tensor_parallel = plan->data_parallel;
+        other.data_parallel = plan->tensor_parallel;
+    }
+    if (i % 7 == 2)
+        other.expert_parallel = 1;
+    return other;
+}
+
 /* A pricer that has seen other plans answers as a fresh one does. */
 Test(estimate, caches_change_nothing)
 {
@@ -243,12 +358,10 @@ Test(estimate, caches_change_nothing)
         struct mcp_pricer *pricer = mcp_pricer_new(arena, &drawn.question);
         memset(&fresh, 0, sizeof fresh);
         memset(&used, 0, sizeof used);
-        struct mcp_plan other = drawn.plan;
-        for (int i = 0; i < 6; i++) {
-            other.zero_stage = i & 3;
-            other.reshard_after_forward = i & 1;
-            other.overlap = (struct mcp_overlap){i & 1, i & 2, i & 4, i & 1};
-            mcp_estimate(pricer, &other, &used);
+        for (int i = 0; i < 24; i++) {
+            struct mcp_plan other = another(&drawn.plan, i);
+            if (mcp_illegal_rule(&drawn.question, &other) == NULL)
+                mcp_estimate(pricer, &other, &used);
         }
         memset(&used, 0, sizeof used);
         mcp_estimate(pricer, &drawn.plan, &used);

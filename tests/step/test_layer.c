@@ -121,6 +121,13 @@ Test(layer, experts_exchange_every_copy)
     double once = 3.0 / 4 * 4096 * 2 * 4096 * 2;
     cr_expect(eq(dbl, sent_bytes(&s, &type.blocks[MCP_FORWARD], MCP_EXPERT), 2 * once));
     cr_expect(eq(dbl, sent_bytes(&s, &type.blocks[MCP_BACKWARD], MCP_EXPERT), 2 * once));
+    double sorted = 0; /* and sorts them: 8 (1 + k) T h bytes */
+    for (int i = 0; i < type.blocks[MCP_FORWARD].num_ops; i++) {
+        const struct mcp_op *op = &type.blocks[MCP_FORWARD].ops[i];
+        bool sorts = op->function == MCP_FN_PERMUTE || op->function == MCP_FN_UNPERMUTE;
+        sorted += sorts ? mcp_op_moved_bytes(op) : 0;
+    }
+    cr_expect(eq(dbl, sorted, 8.0 * (1 + 2) * 4096 * 4096));
     mcp_arena_free(s.arena);
 }
 
@@ -477,9 +484,18 @@ ParameterizedTestParameters(layer, recompute)
         {"stops before the last all-reduce", false, false, 1, 0.5},
         {"a stack that runs all of it", true, true, 1, 1},
         {"... on a ring: the ring again", true, true, 4, 1},
+        {"on a ring, not all of it: every part again", true, false, 4, 0.75},
     };
     return cr_make_param_array(struct case_again, (struct case_again *)cases,
                                sizeof cases / sizeof *cases);
+}
+
+static int count_of(const struct mcp_block *block, enum mcp_function function)
+{
+    int count = 0;
+    for (int i = 0; i < block->num_ops; i++)
+        count += block->ops[i].function == function;
+    return count;
 }
 
 ParameterizedTest(struct case_again *c, layer, recompute)
@@ -499,6 +515,7 @@ ParameterizedTest(struct case_again *c, layer, recompute)
               "%s", c->name);
     cr_expect(eq(dbl, sent_bytes(&s, again, MCP_CONTEXT), sent_bytes(&s, forward, MCP_CONTEXT)),
               "%s", c->name);
+    cr_expect(eq(int, count_of(again, MCP_FN_MERGE), c->context - 1), "%s", c->name);
     struct mcp_layer_type none = setup_layer(&s, 0, MCP_RECOMPUTE_NONE);
     cr_expect(eq(int, none.blocks[MCP_RECOMPUTE].num_ops, 0));
     cr_expect(eq(int, none.blocks[MCP_BACKWARD].num_ops, full.blocks[MCP_BACKWARD].num_ops),

@@ -244,6 +244,25 @@ Test(memory, tiny_model_by_hand)
     mcp_arena_free(s.arena);
 }
 
+/* Full recompute: inputs of both layers, then one layer's values anew at once. */
+Test(memory, recompute_works_on_one_layer)
+{
+    struct setup s;
+    static struct mcp_prediction p;
+    tiny(&s, false);
+    s.model.vocab_size = 128;
+    s.stack.dummy_gradient_bytes = 0;
+    predict(&s, 2, MCP_RECOMPUTE_FULL, &p);
+    int64_t x = 2 * 128 * 256, ids = 4 * 128, logits = 2 * 128 * 128;
+    int64_t layer = 128 * 256 * (12 + 2 + 12) + 4 * 4 * 128;
+    int64_t kept = ids + 2 * x + x + ids + x + logits; /* ids, layers; head as above */
+    cr_expect(eq(i64, p.memory.activations_bytes, kept));
+    /* at the top layer the head's frames are gone, its gradient has come */
+    cr_expect(p.memory.activations_bytes + p.memory.buffers_bytes >= ids + x + layer + x);
+    cr_expect(p.memory.activations_bytes + p.memory.buffers_bytes < ids + x + 2 * layer);
+    mcp_arena_free(s.arena);
+}
+
 /* Each stage shards one thing more over four ranks; 2 and 3 hold two layers whole. */
 Test(memory, zero_shards_exactly)
 {
