@@ -72,7 +72,7 @@ Test(cluster, h100_is_as_its_datasheet_says)
     cr_expect(eq(i64, gpu.memory_bytes, (int64_t)81559 << 20));
     cr_expect(eq(int, gpu.num_multiprocessors, 132));
     cr_expect(isnan(gpu.price_per_gpu_hour), "a price was invented");
-    cr_expect(eq(int, gpu.num_fitted, 7));
+    cr_expect(eq(int, gpu.num_fitted, 3));
     cr_expect(eq(str, (char *)mcp_gpu_preset(arena, "NVIDIA H100 80GB HBM3"), "h100-sxm-80gb"));
     cr_expect(eq(ptr, (void *)mcp_gpu_preset(arena, "NVIDIA H100"), NULL));
 }
