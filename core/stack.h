@@ -18,9 +18,9 @@
 enum mcp_recompute_module {
     MCP_RECOMPUTE_ATTENTION_CORE = 1, /* Korthikanti et al. 2022 section 5 */
     MCP_RECOMPUTE_NORM = 2,
-    MCP_RECOMPUTE_ACTIVATION = 4, /* the MLP's, experts included */
-    MCP_RECOMPUTE_MLA_UP = 8,     /* MLA up-projections */
-    MCP_RECOMPUTE_MLP = 16,       /* dense MLP, or shared expert, whole */
+    MCP_RECOMPUTE_ACTIVATION = 4,        /* the MLP's, experts included */
+    MCP_RECOMPUTE_MLA_UP = 8,            /* MLA up-projections */
+    MCP_RECOMPUTE_MLP = 16,              /* dense MLP, or shared expert, whole */
     MCP_RECOMPUTE_ALTERNATE_MATMULS = 32 /* torchtitan: every second product, all element-wise */
 };
 
@@ -45,18 +45,18 @@ struct mcp_stack {
     double network_frac;          /* this stack's share of the fabric's efficiency */
     double message_network_frac;  /* messages between stages: their rate over that of rings */
     /* behaviour */
-    const char *attention;         /* default kernel */
-    bool fused_attention_sinks;    /* sinks do not force unfused attention */
-    bool scatter_gather_pipeline;  /* a message is cut over the tensor group without SP */
-    bool all_reduce_gradients;     /* ZeRO-1 and 2 still all-reduce gradients */
-    bool deduplicated_dispatch;    /* a token crosses to a node once (DeepEP, HybridEP) */
-    bool recompute_whole_layer;    /* recompute does not stop at the last saved value */
-    unsigned selective_modules;    /* what `recompute: selective` means here */
-    double broadcast_s_per_rank;   /* owner-by-owner parameter broadcast, per data rank */
-    int64_t bucket_bytes;          /* of gradient and parameter collectives */
-    int moe_launches;              /* kernels of routing per pass, beyond the ops' own */
-    int moe_fp8_launches;          /* further launches of 8 bit experts on slow hosts */
-    double moe_sync_s;             /* device-to-host wait for split sizes, per pass */
+    const char *attention;        /* default kernel */
+    bool fused_attention_sinks;   /* sinks do not force unfused attention */
+    bool scatter_gather_pipeline; /* a message is cut over the tensor group without SP */
+    bool all_reduce_gradients;    /* ZeRO-1 and 2 still all-reduce gradients */
+    bool deduplicated_dispatch;   /* a token crosses to a node once (DeepEP, HybridEP) */
+    bool recompute_whole_layer;   /* recompute does not stop at the last saved value */
+    unsigned selective_modules;   /* what `recompute: selective` means here */
+    double broadcast_s_per_rank;  /* owner-by-owner parameter broadcast, per data rank */
+    int64_t bucket_bytes;         /* of gradient and parameter collectives */
+    int moe_launches;             /* kernels of routing per pass, beyond the ops' own */
+    int moe_fp8_launches;         /* further launches of 8 bit experts on slow hosts */
+    double moe_sync_s; /* device-to-host wait for split sizes, per forward and recompute */
     /* memory */
     double gradient_bytes;           /* per parameter, held */
     double dummy_gradient_bytes;     /* per parameter of one layer: what autograd is handed */

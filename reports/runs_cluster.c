@@ -52,8 +52,8 @@ static int shared_words(const char *label, const char *name)
     return shared;
 }
 
-/* The preset that shares most words with the label; of equals the one with most
- * memory, which was sold last. NULL when none is of that chip. */
+/* The preset that shares most words with the label; of equals the one with the
+ * fastest memory, which is the one meant where a variant is not named. NULL when none is of that chip. */
 static const struct mcp_gpu *find_gpu(const struct mcp_run_row *row)
 {
     const char *label = mcp_row_cell(row, "gpu");
@@ -63,7 +63,8 @@ static const struct mcp_gpu *find_gpu(const struct mcp_run_row *row)
         const struct mcp_gpu *gpu = &row->runs->gpus[i];
         const int shared = shared_words(label, gpu->name);
         if (shared > best ||
-            (found != NULL && shared == best && gpu->memory_bytes > found->memory_bytes))
+            (found != NULL && shared == best &&
+             gpu->memory_bandwidth_bytes_per_s > found->memory_bandwidth_bytes_per_s))
             found = gpu;
         best = shared > best ? shared : best;
     }

@@ -6,7 +6,7 @@
  *   attention   batch x heads, pairs, head_dim, value_head_dim, queries, keys
  *               pairs = (query, key) pairs computed per head
  *   map, reduce rows, columns
- *   collective  elements of the full-size buffer n (reference/execution.md 3.0)
+ *   collective  elements of the full-size buffer n (docs/COST_MODEL.md 4.1)
  *   send, receive, shift   elements of the message
  *   host        -
  *
