@@ -329,7 +329,7 @@ static struct mcp_plan smallest(struct mcp_arena *arena, const struct mcp_plan_v
                                 struct mcp_search_options options)
 {
     struct mcp_answer answer;
-    options.exhaustive = true;
+    options.smallest = true;
     mcp_search(arena, view->question, view->space, &options, &answer);
     return answer.smallest.plan;
 }

@@ -321,7 +321,7 @@ static void write_search(struct mcp_text *out, const struct mcp_style *style,
     write_point(out, style,
                 mcp_format(arena,
                            "%s candidates, all with uniform stages: %s priced in full, of "
-                           "which %s fit; %s not, as they only add recompute to one that fits",
+                           "which %s fit; %s not, as they are busy longer than the best takes",
                            mcp_show_integer(arena, record->candidates),
                            mcp_show_integer(arena, record->priced),
                            mcp_show_integer(arena, record->fitting),

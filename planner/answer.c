@@ -64,7 +64,7 @@ static bool try_it(const struct trial *trial, struct mcp_found *found)
     struct mcp_answer answer;
     struct mcp_search_options options = *trial->options;
     options.top = 1;
-    options.exhaustive = false;
+    options.exhaustive = options.smallest = false;
     mcp_search(trial->arena, trial->question, &trial->space, &options, &answer);
     if (answer.count > 0)
         *found = answer.found[0];

@@ -40,12 +40,15 @@ struct search {
     int num_threads;
 };
 
-/* One thread's own. */
+/* One thread's own, for the layouts with one tensor and one context degree: prices
+ * of layers are shared within these alone. */
 struct worker {
     struct mcp_arena *arena;
     struct mcp_pricer *pricer;
     struct mcp_prediction *prediction;
-    int64_t *static_bytes; /* of the layout's first plans by interleave and ZeRO; 0: none yet */
+    int64_t *static_bytes; /* of plans by interleave and ZeRO stage; 0: none priced yet */
+    bool *too_large;       /* by ZeRO stage and recompute: a smaller microbatch did not fit */
+    double *busy_s;        /* by all but the interleave: of one priced before; 0: none yet */
 };
 
 static void refuse(struct mcp_search_record *record, const char *rule, int64_t count)
@@ -149,35 +152,78 @@ static bool price(const struct search *search, struct worker *worker, const stru
     return worker->prediction->fits;
 }
 
-/* Is what such plans keep between steps too much, as one that was priced shows? */
-static bool hopeless(const struct search *search, const struct worker *worker, int kept)
+/* Is it known that this candidate does not fit? What it keeps between steps is
+ * that of any with its interleave and ZeRO stage; activations only grow with the
+ * microbatch. */
+static bool too_large(const struct search *search, const struct worker *worker, int kept,
+                      int variant)
 {
-    return !search->options->exhaustive && worker->static_bytes[kept] > 0 &&
-           worker->static_bytes[kept] + search->question->stack->reserve_bytes >
-               worker->prediction->memory_limit_bytes;
+    if (search->options->exhaustive)
+        return false;
+    return worker->too_large[variant] ||
+           (!search->options->smallest && worker->static_bytes[kept] > 0 &&
+            worker->static_bytes[kept] + search->question->stack->reserve_bytes >
+                worker->prediction->memory_limit_bytes);
 }
 
-/* Candidates first .. first + count differ in recompute alone, least first. Those
- * that break an article rule are counted before, and priced to say what it costs. */
-static void judge_recomputes(const struct search *search, struct worker *worker,
-                             const struct mcp_choices *choices, int64_t first, int class,
-                             struct finding *finding)
+/* Where candidates that differ in the interleave alone meet. */
+static int64_t without_interleave(const struct mcp_choices *choices, struct mcp_choice_index at)
 {
-    bool stops = !search->options->exhaustive && search->options->objective != MCP_OBJECTIVE_MEMORY;
-    int count = choices->recomputes.count, kept = mcp_choices_kept(choices, first), i = 0;
-    bool fits = false;
-    for (; i < count && !(fits && stops) && !hopeless(search, worker, kept); i++) {
-        struct mcp_plan plan;
-        mcp_choices_plan(choices, first + i, &plan);
-        fits = price(search, worker, &plan, class, finding);
-        worker->static_bytes[kept] = static_peak(worker->prediction, plan.pipeline_parallel);
+    int64_t index = at.context_kind;
+    index = index * choices->sequence_parallel.count + at.sequence_parallel;
+    index = index * choices->microbatches.count + at.microbatch;
+    index = index * choices->zero_stages.count + at.zero_stage;
+    return index * choices->recomputes.count + at.recompute;
+}
+
+/* Mean over ranks of what no order of slots can hide: the time cannot be less. */
+static double busy_s(const struct mcp_prediction *p)
+{
+    return p->iteration_s - p->cost_s[MCP_COST_DATA] - p->cost_s[MCP_COST_PIPELINE] -
+           p->cost_s[MCP_COST_BUBBLE];
+}
+
+/* Is a plan with the same busy time, or less of it, already slower than the best?
+ * Layers cost the same in any interleave, and more recompute never costs less. */
+static bool too_slow(const struct search *search, const struct worker *worker, int64_t same,
+                     int recompute, const struct best *best)
+{
+    const double rounding = 1 + 1e-9;
+    if (search->options->exhaustive || search->options->objective == MCP_OBJECTIVE_MEMORY ||
+        !best->any)
+        return false;
+    for (int64_t i = same; i >= same - recompute; i--)
+        if (worker->busy_s[i] > best->found.iteration_s * rounding)
+            return true;
+    return false;
+}
+
+static void judge_fit(const struct search *search, struct worker *worker,
+                      const struct mcp_choices *choices, int64_t index, int class,
+                      struct finding *finding)
+{
+    struct mcp_plan plan;
+    struct mcp_choice_index at = mcp_choices_at(choices, index);
+    int kept = at.interleave * choices->zero_stages.count + at.zero_stage;
+    int variant = at.zero_stage * choices->recomputes.count + at.recompute;
+    int64_t same = without_interleave(choices, at);
+    if (too_large(search, worker, kept, variant)) {
+        if (class == KEEPS_ALL)
+            refuse(&finding->record, mcp_rule_memory, 1);
+        return;
     }
-    if (class == KEEPS_ALL && fits)
-        finding->record.bounded += count - i;
-    else if (class == KEEPS_ALL && i < count)
-        refuse(&finding->record, mcp_rule_memory, count - i);
+    if (too_slow(search, worker, same, at.recompute, &finding->best[class])) {
+        finding->record.bounded += class == KEEPS_ALL;
+        return;
+    }
+    mcp_choices_plan(choices, index, &plan);
+    worker->too_large[variant] = !price(search, worker, &plan, class, finding);
+    worker->static_bytes[kept] = static_peak(worker->prediction, plan.pipeline_parallel);
+    worker->busy_s[same] = busy_s(worker->prediction);
 }
 
+/* Candidates first .. first + recomputes, of which rules refuse all or none. Those
+ * that break an article rule are priced too, to say what it costs. */
 static void judge(const struct search *search, struct worker *worker,
                   const struct mcp_choices *choices, int64_t first, struct finding *finding)
 {
@@ -187,37 +233,59 @@ static void judge(const struct search *search, struct worker *worker,
     int class = classify(search, &plan, &refused);
     if (refused)
         refuse(&finding->record, refused, choices->recomputes.count);
-    if (class != NUM_CLASSES)
-        judge_recomputes(search, worker, choices, first, class, finding);
+    for (int i = 0; class != NUM_CLASSES && i < choices->recomputes.count; i++)
+        judge_fit(search, worker, choices, first + i, class, finding);
 }
 
+/* Candidates that differ in microbatch, ZeRO stage and recompute alone follow each
+ * other, the smaller microbatches first. */
 static void judge_layout(const struct search *search, struct worker *worker, int index)
 {
     struct mcp_choices choices;
     struct finding *finding = &search->findings[index];
-    struct mcp_arena *arena = mcp_arena_new();
-    mcp_space_choices(arena, search->question, search->space, &search->layouts[index], &choices);
+    struct mcp_mark mark = mcp_arena_mark(worker->arena);
+    mcp_space_choices(worker->arena, search->question, search->space, &search->layouts[index],
+                      &choices);
     int64_t count = mcp_choices_count(&choices);
+    size_t variants = (size_t)(choices.zero_stages.count * choices.recomputes.count);
     finding->record.candidates = count;
+    worker->too_large = MCP_ARRAY(worker->arena, variants, bool);
+    worker->busy_s = MCP_ARRAY(worker->arena, count / choices.num_interleaves, double);
     worker->static_bytes =
-        MCP_ARRAY(arena, choices.num_interleaves * choices.zero_stages.count, int64_t);
-    for (int64_t first = 0; first < count; first += choices.recomputes.count)
+        MCP_ARRAY(worker->arena, choices.num_interleaves * choices.zero_stages.count, int64_t);
+    for (int64_t first = 0; first < count; first += choices.recomputes.count) {
+        if (first % ((int64_t)variants * choices.microbatches.count) == 0)
+            memset(worker->too_large, 0, variants * sizeof *worker->too_large);
         judge(search, worker, &choices, first, finding);
+    }
+    mcp_arena_rewind(worker->arena, mark);
+}
+
+static bool same_group(const struct mcp_layout *a, const struct mcp_layout *b)
+{
+    return a->tensor_parallel == b->tensor_parallel && a->context_parallel == b->context_parallel;
+}
+
+/* The layouts from `first` on that share a pricer, and so its memory. */
+static void judge_group(const struct search *search, int first)
+{
+    struct mcp_arena *arena = mcp_arena_new(), *scratch = mcp_arena_new();
+    struct worker worker = {.arena = scratch,
+                            .pricer = mcp_pricer_new(arena, search->question),
+                            .prediction = MCP_NEW(arena, struct mcp_prediction)};
+    const struct mcp_layout *layouts = search->layouts;
+    for (int i = first; i < search->num_layouts && same_group(&layouts[i], &layouts[first]); i++)
+        judge_layout(search, &worker, i);
+    mcp_arena_free(scratch);
     mcp_arena_free(arena);
 }
 
 static void judge_all(const struct search *search)
 {
-#pragma omp parallel num_threads(search->num_threads)
-    {
-        struct mcp_arena *arena = mcp_arena_new();
-        struct worker worker = {arena, mcp_pricer_new(arena, search->question),
-                                MCP_NEW(arena, struct mcp_prediction), NULL};
-#pragma omp for schedule(dynamic)
-        for (int i = 0; i < search->num_layouts; i++)
-            judge_layout(search, &worker, i);
-        mcp_arena_free(arena);
-    }
+#pragma omp parallel for schedule(dynamic) num_threads(search->num_threads)
+    for (int i = 0; i < search->num_layouts; i++)
+        if (i == 0 || !same_group(&search->layouts[i - 1], &search->layouts[i]))
+            judge_group(search, i);
 }
 
 static int by_count(const void *a, const void *b)

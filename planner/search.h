@@ -2,11 +2,11 @@
  *
  * Every candidate of planner/space.h is judged: refused by a rule of meaning
  * (step/legal.h), by one of the article's rules, or by memory; or priced in full
- * by step/estimate.h and compared. Two short cuts change no answer. Where a plan
- * fits, the same plan with more recompute only adds work, so it is not priced when
- * time is what counts. Where what is kept between steps is too much, plans that
- * keep the same are refused by memory without being priced. The answer does not
- * depend on the number of threads. */
+ * by step/estimate.h and compared. Short cuts that change no answer: a plan is not
+ * priced where what it keeps between steps is known to be too much, where a smaller
+ * microbatch did not fit (memory refuses it), or where its busy time alone is more
+ * than the layout's best plan takes (it is bounded). The answer does not depend on
+ * the number of threads. */
 #ifndef MCP_PLANNER_SEARCH_H
 #define MCP_PLANNER_SEARCH_H
 
@@ -34,6 +34,7 @@ struct mcp_search_options {
     enum mcp_objective objective;
     int top;         /* plans to keep, of different layouts; at least 1 */
     bool exhaustive; /* price also what cannot win */
+    bool smallest;   /* price also what keeps too much: `smallest` is then exact */
     int num_threads; /* 0: as many as there are cores */
 };
 

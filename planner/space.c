@@ -511,30 +511,31 @@ static int take_digit(int64_t *number, int count)
     return digit;
 }
 
-void mcp_choices_plan(const struct mcp_choices *choices, int64_t index, struct mcp_plan *out)
+struct mcp_choice_index mcp_choices_at(const struct mcp_choices *choices, int64_t index)
 {
+    struct mcp_choice_index at;
     assert(index >= 0 && index < mcp_choices_count(choices));
-    int recompute = take_digit(&index, choices->recomputes.count);
-    int zero = take_digit(&index, choices->zero_stages.count);
-    int microbatch = take_digit(&index, choices->microbatches.count);
-    int interleave = take_digit(&index, choices->num_interleaves);
-    int sequence = take_digit(&index, choices->sequence_parallel.count);
-    *out = choices->base;
-    out->context_parallel_kind = (enum mcp_context_kind)choices->context_kinds.items[index];
-    out->sequence_parallel = choices->sequence_parallel.items[sequence] != 0;
-    out->virtual_stages = choices->interleaves[interleave].virtual_stages;
-    out->schedule = choices->interleaves[interleave].schedule;
-    out->microbatch_size = choices->microbatches.items[microbatch];
-    out->zero_stage = choices->zero_stages.items[zero];
-    out->chunks = choices->chunks[interleave * choices->recomputes.count + recompute];
+    at.recompute = take_digit(&index, choices->recomputes.count);
+    at.zero_stage = take_digit(&index, choices->zero_stages.count);
+    at.microbatch = take_digit(&index, choices->microbatches.count);
+    at.interleave = take_digit(&index, choices->num_interleaves);
+    at.sequence_parallel = take_digit(&index, choices->sequence_parallel.count);
+    at.context_kind = (int)index;
+    return at;
 }
 
-int mcp_choices_kept(const struct mcp_choices *choices, int64_t index)
+void mcp_choices_plan(const struct mcp_choices *choices, int64_t index, struct mcp_plan *out)
 {
-    take_digit(&index, choices->recomputes.count);
-    int zero = take_digit(&index, choices->zero_stages.count);
-    take_digit(&index, choices->microbatches.count);
-    return take_digit(&index, choices->num_interleaves) * choices->zero_stages.count + zero;
+    struct mcp_choice_index at = mcp_choices_at(choices, index);
+    *out = choices->base;
+    out->context_parallel_kind =
+        (enum mcp_context_kind)choices->context_kinds.items[at.context_kind];
+    out->sequence_parallel = choices->sequence_parallel.items[at.sequence_parallel] != 0;
+    out->virtual_stages = choices->interleaves[at.interleave].virtual_stages;
+    out->schedule = choices->interleaves[at.interleave].schedule;
+    out->microbatch_size = choices->microbatches.items[at.microbatch];
+    out->zero_stage = choices->zero_stages.items[at.zero_stage];
+    out->chunks = choices->chunks[at.interleave * choices->recomputes.count + at.recompute];
 }
 
 enum mcp_recompute mcp_uniform_recompute(const struct mcp_plan *plan)

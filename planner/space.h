@@ -114,9 +114,11 @@ int64_t mcp_choices_count(const struct mcp_choices *choices);
 /* Candidate 0 <= index < count. Its chunks are shared: copy what is kept. */
 void mcp_choices_plan(const struct mcp_choices *choices, int64_t index, struct mcp_plan *out);
 
-/* Which of interleaves x zero_stages it has: plans equal in it keep the same weights,
- * gradients and optimizer state. Below their product. */
-int mcp_choices_kept(const struct mcp_choices *choices, int64_t index);
+/* Where candidate `index` stands in each list. */
+struct mcp_choice_index {
+    int context_kind, sequence_parallel, interleave, microbatch, zero_stage, recompute;
+};
+struct mcp_choice_index mcp_choices_at(const struct mcp_choices *choices, int64_t index);
 
 /* What recompute all layers of a uniform plan do. */
 enum mcp_recompute mcp_uniform_recompute(const struct mcp_plan *plan);

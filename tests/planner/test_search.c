@@ -5,6 +5,7 @@
 
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
+#include <math.h>
 #include <string.h>
 
 /* Brute force that shares nothing with the planner but legality and prices. */
@@ -168,8 +169,9 @@ ParameterizedTest(struct case_brute *c, search, equals_brute_force)
     load_question(&l, c->model, c->cluster, c->batch, 1024);
     struct brute b = brute_force(&l, c->experts, c->objective);
     struct mcp_answer quick =
-        ask(&l, &space, (struct mcp_search_options){c->objective, 1, false, 1});
-    struct mcp_answer full = ask(&l, &space, (struct mcp_search_options){c->objective, 1, true, 1});
+        ask(&l, &space, (struct mcp_search_options){c->objective, 1, false, false, 1});
+    struct mcp_answer full =
+        ask(&l, &space, (struct mcp_search_options){c->objective, 1, true, false, 1});
     cr_assert(gt(i64, b.fitting, 0), "%s", c->name);
     cr_assert(eq(int, quick.count, 1), "%s", c->name);
     cr_expect(eq(dbl, quick.found[0].iteration_s, b.best_s), "%s", c->name);
@@ -191,8 +193,8 @@ Test(search, record_adds_up)
     struct mcp_plan_space space = mcp_space_default();
     load_question(&l, "llama-3.1-70b", "dgx-h100:4", 64, 4096);
     for (int exhaustive = 0; exhaustive <= 1; exhaustive++) {
-        struct mcp_answer a =
-            ask(&l, &space, (struct mcp_search_options){MCP_OBJECTIVE_TIME, 3, exhaustive, 2});
+        struct mcp_answer a = ask(
+            &l, &space, (struct mcp_search_options){MCP_OBJECTIVE_TIME, 3, exhaustive, false, 2});
         const struct mcp_search_record *r = &a.record;
         cr_expect(eq(i64, r->candidates, all_refused(r) + r->bounded + r->fitting));
         cr_expect(lt(i64, r->fitting, r->priced));
@@ -218,10 +220,10 @@ Test(search, threads_change_nothing)
     struct mcp_plan_space space = mcp_space_default();
     load_question(&l, "mixtral-8x7b", "dgx-h100:4", 64, 4096);
     struct mcp_answer one =
-        ask(&l, &space, (struct mcp_search_options){MCP_OBJECTIVE_TIME, 5, false, 1});
+        ask(&l, &space, (struct mcp_search_options){MCP_OBJECTIVE_TIME, 5, false, false, 1});
     for (int threads = 2; threads <= 5; threads += 3) {
-        struct mcp_answer many =
-            ask(&l, &space, (struct mcp_search_options){MCP_OBJECTIVE_TIME, 5, false, threads});
+        struct mcp_answer many = ask(
+            &l, &space, (struct mcp_search_options){MCP_OBJECTIVE_TIME, 5, false, false, threads});
         cr_assert(eq(int, many.count, one.count));
         for (int i = 0; i < one.count; i++)
             expect_same_found(&one.found[i], &many.found[i]);
@@ -245,7 +247,7 @@ Test(search, keeps_the_best_of_other_layouts)
     struct mcp_plan_space space = mcp_space_default();
     load_question(&l, "llama-3.1-8b", "dgx-h100:2", 64, 4096);
     struct mcp_answer a =
-        ask(&l, &space, (struct mcp_search_options){MCP_OBJECTIVE_TIME, 8, false, 2});
+        ask(&l, &space, (struct mcp_search_options){MCP_OBJECTIVE_TIME, 8, false, false, 2});
     cr_assert(eq(int, a.count, 8));
     for (int i = 1; i < a.count; i++) {
         cr_expect(ge(dbl, a.found[i].iteration_s, a.found[i - 1].iteration_s));
@@ -266,7 +268,7 @@ Test(search, pins_are_kept)
 {
     struct loaded l;
     struct mcp_plan_space space = mcp_space_default();
-    const struct mcp_search_options options = {MCP_OBJECTIVE_TIME, 1, false, 2};
+    const struct mcp_search_options options = {MCP_OBJECTIVE_TIME, 1, false, false, 2};
     load_question(&l, "llama-3.1-8b", "dgx-h100:2", 64, 4096);
     struct mcp_answer best = ask(&l, &space, options);
     space.pipeline_rule = space.batch_rule = false;
@@ -284,12 +286,103 @@ Test(search, pins_are_kept)
     mcp_arena_free(l.arena);
 }
 
+static double busy(const struct mcp_prediction *p)
+{
+    return p->iteration_s - p->cost_s[MCP_COST_DATA] - p->cost_s[MCP_COST_PIPELINE] -
+           p->cost_s[MCP_COST_BUBBLE];
+}
+
+static int64_t kept(const struct mcp_prediction *p, int stages)
+{
+    int64_t most = 0;
+    for (int i = 0; i < stages; i++)
+        most = p->stages[i].static_bytes > most ? p->stages[i].static_bytes : most;
+    return most;
+}
+
+struct broken {
+    int compared, kept, memory, busy, recompute;
+};
+
+/* Prices candidates k and k + step, which differ in one list by one place. */
+static void compare_pair(struct loaded *l, struct mcp_pricer *pricer, struct mcp_prediction *p,
+                         const struct mcp_choices *choices, int64_t k, int64_t step,
+                         struct broken *broken)
+{
+    struct mcp_plan a, b;
+    struct mcp_choice_index x = mcp_choices_at(choices, k), y = mcp_choices_at(choices, k + step);
+    mcp_choices_plan(choices, k, &a);
+    mcp_choices_plan(choices, k + step, &b);
+    if (mcp_illegal_rule(&l->question, &a) || mcp_illegal_rule(&l->question, &b))
+        return;
+    mcp_estimate(pricer, &a, &p[0]);
+    mcp_estimate(pricer, &b, &p[1]);
+    broken->compared++;
+    if (x.interleave != y.interleave)
+        broken->busy += fabs(busy(&p[0]) / busy(&p[1]) - 1) > 1e-9;
+    else
+        broken->kept += kept(&p[0], a.pipeline_parallel) != kept(&p[1], b.pipeline_parallel);
+    if (x.microbatch != y.microbatch)
+        broken->memory += p[0].peak_memory_bytes > p[1].peak_memory_bytes;
+    if (x.recompute != y.recompute)
+        broken->recompute += busy(&p[0]) > busy(&p[1]) * (1 + 1e-9);
+}
+
+/* Why plans may be left unpriced: memory never shrinks with the microbatch, busy
+ * time never with recompute, and the interleave does not change it; what is kept
+ * between steps depends on none of them. */
+struct case_short {
+    char name[24], model[24], cluster[16];
+    int batch;
+};
+ParameterizedTestParameters(search, short_cuts_hold)
+{
+    static struct case_short cases[] = {
+        {"experts", "mixtral-8x7b", "dgx-h100:2", 48},
+        {"dense", "llama-3.1-8b", "dgx-a100:1", 32},
+        {"odd", "gpt-22b", "dgx-h100:3", 24},
+    };
+    return cr_make_param_array(struct case_short, cases, sizeof cases / sizeof *cases);
+}
+ParameterizedTest(struct case_short *c, search, short_cuts_hold)
+{
+    struct loaded l;
+    struct mcp_layout *layouts;
+    struct mcp_plan_space space = mcp_space_default();
+    struct broken broken = {0};
+    load_question(&l, c->model, c->cluster, c->batch, 2048);
+    struct mcp_pricer *pricer = mcp_pricer_new(l.arena, &l.question);
+    struct mcp_prediction *p = MCP_ARRAY(l.arena, 2, struct mcp_prediction);
+    int num_layouts = mcp_space_layouts(l.arena, &l.question, &space, &layouts);
+    for (int i = 0; i < num_layouts; i++) {
+        struct mcp_choices choices;
+        mcp_space_choices(l.arena, &l.question, &space, &layouts[i], &choices);
+        int64_t microbatch = (int64_t)choices.recomputes.count * choices.zero_stages.count;
+        int64_t interleave = microbatch * choices.microbatches.count;
+        for (int64_t k = 0; k < mcp_choices_count(&choices); k++) {
+            struct mcp_choice_index at = mcp_choices_at(&choices, k);
+            if (at.recompute < choices.recomputes.count - 1)
+                compare_pair(&l, pricer, p, &choices, k, 1, &broken);
+            if (at.microbatch < choices.microbatches.count - 1)
+                compare_pair(&l, pricer, p, &choices, k, microbatch, &broken);
+            if (at.interleave < choices.num_interleaves - 1)
+                compare_pair(&l, pricer, p, &choices, k, interleave, &broken);
+        }
+    }
+    cr_expect(gt(int, broken.compared, 10000), "%s", c->name);
+    cr_expect(eq(int, broken.kept, 0), "%s", c->name);
+    cr_expect(eq(int, broken.memory, 0), "%s", c->name);
+    cr_expect(eq(int, broken.busy, 0), "%s", c->name);
+    cr_expect(eq(int, broken.recompute, 0), "%s", c->name);
+    mcp_arena_free(l.arena);
+}
+
 /* What a rule costs is what lifting it finds. */
 Test(search, rules_are_priced)
 {
     struct loaded l;
     struct mcp_plan_space space = mcp_space_default();
-    const struct mcp_search_options options = {MCP_OBJECTIVE_TIME, 1, false, 2};
+    const struct mcp_search_options options = {MCP_OBJECTIVE_TIME, 1, false, false, 2};
     load_question(&l, "llama-3.1-8b", "dgx-a100:2", 48, 2048);
     struct mcp_answer kept = ask(&l, &space, options);
     struct mcp_plan_space without[2] = {space, space};
