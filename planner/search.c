@@ -247,7 +247,7 @@ static void judge_layout(const struct search *search, struct worker *worker, int
     mcp_space_choices(worker->arena, search->question, search->space, &search->layouts[index],
                       &choices);
     int64_t count = mcp_choices_count(&choices);
-    size_t variants = (size_t)(choices.zero_stages.count * choices.recomputes.count);
+    size_t variants = (size_t)choices.zero_stages.count * (size_t)choices.recomputes.count;
     finding->record.candidates = count;
     worker->too_large = MCP_ARRAY(worker->arena, variants, bool);
     worker->busy_s = MCP_ARRAY(worker->arena, count / choices.num_interleaves, double);

@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-enum { MOST_SEQUENCES_IN_MICROBATCH = 4096, MOST_CONTEXT_RANKS = 128 };
+enum { MOST_SEQUENCES_IN_MICROBATCH = 4096 };
 
 const char *const mcp_knob_names[MCP_NUM_KNOBS] = {
     [MCP_KNOB_TENSOR] = "tensor_parallel",
@@ -224,8 +224,7 @@ int mcp_space_layouts(struct mcp_arena *arena, const struct mcp_question *questi
             continue;
         for (int j = 0; j < degrees.count; j++) {
             int c = degrees.items[j];
-            bool asked = space->knobs[MCP_KNOB_CONTEXT].given || c <= MOST_CONTEXT_RANKS;
-            if (gpus / t % c == 0 && asked && allows(space, MCP_KNOB_CONTEXT, c))
+            if (gpus / t % c == 0 && allows(space, MCP_KNOB_CONTEXT, c))
                 add_pipelines(&layouts, &degrees, gpus / t / c, (struct mcp_layout){t, c, 1, 1, 1});
         }
     }

@@ -4,8 +4,7 @@
  * data, expert. Under a layout the other choices are independent lists, so a
  * candidate is a number: choices have a product, and an order that never changes.
  *
- *   tensor, context, pipeline   divisors of the GPUs, context up to 128; data is
- *                               what remains
+ *   tensor, context, pipeline   divisors of the GPUs; data is what remains
  *   expert_parallel             divisors of the experts that divide t c d
  *   virtual_stages              1, and for each size of chunk the fewest
  *                               that give it
