@@ -2,6 +2,7 @@
  * literature, and predictions behave as machines do. */
 #include "step/estimate.h"
 
+#include "core/json.h"
 #include "tests/step/random_plan.h"
 #include "tests/step/setup.h"
 
@@ -480,4 +481,40 @@ Test(estimate, uncertainty_comes_from_the_stack)
                      i == 0 ? s.stack.uncertainty_frac : s.stack.moe_uncertainty_frac));
         mcp_arena_free(s.arena);
     }
+}
+
+/* The key "predicted" of a plan file: numbers that others read. */
+Test(estimate, json_has_what_is_documented)
+{
+    static const char *const keys[] = {"iteration_s",
+                                       "tokens_per_s",
+                                       "model_flops_utilization",
+                                       "hardware_flops_utilization",
+                                       "bubble_frac",
+                                       "bubble_over_ideal",
+                                       "exposed_comm_frac",
+                                       "peak_memory_bytes",
+                                       "uncertainty_frac"};
+    static const char *const parts[] = {"weights_bytes",     "gradients_bytes", "optimizer_bytes",
+                                        "activations_bytes", "buffers_bytes",   "reserve_bytes"};
+    struct setup s;
+    static struct mcp_prediction p;
+    struct mcp_json *memory;
+    struct mcp_error err = {""};
+    large(&s);
+    setup_finish(&s, 16, MCP_RECOMPUTE_NONE);
+    estimate(s.arena, &s.question, &s.plan, &p);
+    struct mcp_json *json = mcp_json_new_object(s.arena);
+    mcp_prediction_to_json(&p, json);
+    double number = 0, total = 0, peak = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        cr_expect(mcp_json_double(json, keys[i], &number, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_json_object(json, "memory", &memory, &err) == MCP_OK, "%s", err.text);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        cr_expect(mcp_json_double(memory, parts[i], &number, &err) == MCP_OK, "%s", err.text);
+        total += number;
+    }
+    cr_expect(mcp_json_double(json, "peak_memory_bytes", &peak, &err) == MCP_OK, "%s", err.text);
+    cr_expect(eq(dbl, total, peak));
+    mcp_arena_free(s.arena);
 }
