@@ -148,20 +148,41 @@ static void price_memory(struct mcp_layer_price *price, const struct mcp_layer_t
     price->backward_bytes = price->kept_bytes + during;
 }
 
+/* Of a built type a price needs its weights and its messages later, no more. */
+static const struct mcp_layer_type *keep_type(struct mcp_arena *arena,
+                                              const struct mcp_layer_type *built)
+{
+    struct mcp_layer_type *type = MCP_NEW(arena, struct mcp_layer_type);
+    memcpy(type->name, built->name, sizeof type->name);
+    type->recompute = built->recompute;
+    type->num_weights = built->num_weights;
+    type->weights = MCP_ARRAY(arena, built->num_weights, struct mcp_weight);
+    memcpy(type->weights, built->weights, (size_t)built->num_weights * sizeof *type->weights);
+    for (int role = MCP_SEND_FORWARD; role <= MCP_RECEIVE_BACKWARD; role++) {
+        const struct mcp_block *block = &built->blocks[role];
+        type->blocks[role].num_ops = block->num_ops;
+        type->blocks[role].ops = MCP_ARRAY(arena, block->num_ops, struct mcp_op);
+        memcpy(type->blocks[role].ops, block->ops, (size_t)block->num_ops * sizeof *block->ops);
+    }
+    return type;
+}
+
 static struct mcp_layer_price *price_layer(struct mcp_price_cache *cache,
                                            const struct mcp_plan *plan,
                                            const struct mcp_layer_spec *spec)
 {
     struct mcp_layer_price *price = MCP_NEW(cache->arena, struct mcp_layer_price);
-    struct mcp_layer_type *type = MCP_NEW(cache->arena, struct mcp_layer_type);
+    struct mcp_arena *workshop = mcp_arena_new();
+    struct mcp_layer_type type;
     const struct mcp_pricing pricing = {cache->question, plan};
-    mcp_layer_build(cache->arena, cache->question, plan, spec, type);
-    mcp_block_price(&pricing, &type->blocks[MCP_FORWARD], &price->forward);
-    mcp_block_price(&pricing, &type->blocks[MCP_BACKWARD], &price->backward);
-    mcp_block_price(&pricing, &type->blocks[MCP_RECOMPUTE], &price->recompute);
-    price->type = type;
-    price->dense_parameters = spec->kind >= 0 ? mcp_layer_type_parameters(type, false) : 0;
-    price_memory(price, type);
+    mcp_layer_build(workshop, cache->question, plan, spec, &type);
+    mcp_block_price(&pricing, &type.blocks[MCP_FORWARD], &price->forward);
+    mcp_block_price(&pricing, &type.blocks[MCP_BACKWARD], &price->backward);
+    mcp_block_price(&pricing, &type.blocks[MCP_RECOMPUTE], &price->recompute);
+    price->dense_parameters = spec->kind >= 0 ? mcp_layer_type_parameters(&type, false) : 0;
+    price_memory(price, &type);
+    price->type = keep_type(cache->arena, &type);
+    mcp_arena_free(workshop);
     return price;
 }
 
@@ -216,7 +237,8 @@ static struct mcp_layer_step_price *price_step(struct mcp_price_cache *cache,
     struct mcp_layer_type type = *shapes;
     const struct mcp_pricing pricing = {cache->question, plan};
     int zero = plan->zero_stage;
-    mcp_layer_data_build(cache->arena, cache->question, plan, spec, &type);
+    struct mcp_arena *workshop = mcp_arena_new();
+    mcp_layer_data_build(workshop, cache->question, plan, spec, &type);
     mcp_block_price(&pricing, &type.blocks[MCP_GATHER], &price->gather);
     mcp_block_price(&pricing, &type.blocks[MCP_REDUCE], &price->reduce);
     price_update(&pricing, &type, price);
@@ -227,6 +249,7 @@ static struct mcp_layer_step_price *price_step(struct mcp_price_cache *cache,
     price->optimizer_bytes = layer_bytes(&type, MCP_LAYER_OPTIMIZER);
     price->gathered_bytes = zero < 3 ? 0 : weights;
     price->transient_bytes = zero < 2 ? 0 : gradients;
+    mcp_arena_free(workshop);
     return price;
 }
 

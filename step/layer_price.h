@@ -12,7 +12,7 @@
 
 /* One layer for one microbatch. */
 struct mcp_layer_price {
-    const struct mcp_layer_type *type;
+    const struct mcp_layer_type *type; /* weights and messages only */
     struct mcp_block_price forward, backward, recompute;
     int64_t dense_parameters; /* of a decoder layer on this rank; 0 for the ends */
     int64_t x_bytes;          /* residual stream between layers */
