@@ -45,7 +45,7 @@ OPENMP := $(if $(wildcard planner/search.c),-fopenmp)
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all deps check tests asan tsan fuzz fuzzers bench validate demo \
+.PHONY: all man deps check tests asan tsan fuzz fuzzers bench validate demo \
         tidy format rules headers install help clean
 
 all: $(BUILD)/mcpplan                ## build the program and the library
@@ -134,6 +134,8 @@ install: all                         ## DESTDIR and PREFIX are honoured
 	for h in $(filter-out core/json_value.h,$(HEADERS)); do \
 	  install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/mcpplan/$$h; done
 	for m in $(wildcard docs/man/*.1); do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man1/$${m##*/}; done
+man: all                             ## write docs/man/mcpplan.1 from the options
+	$(Q)$(BUILD)/mcpplan --man > docs/man/mcpplan.1
 help:                                ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  \1	/p' Makefile | expand -t 14
 clean:                               ## remove build/
