@@ -147,6 +147,7 @@ static void add_times(struct chunk_sum *sum, const struct layer_run *run)
     sum->reduce_ns += n * run->step->reduce.time_ns;
     sum->update_ns += n * run->step->update.time_ns;
     add_costs(sum->update_cost_s, run->step->update.cost_s, n);
+    add_costs(sum->update_comm_s, run->step->update.comm_s, n);
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -259,6 +260,14 @@ static void slot_prices(struct mcp_pricer *pricer, const struct mcp_plan *plan, 
     e->moved_ns[k % p] += gather + again + reduce;
 }
 
+/* Of the first gather and the last reduction, what slots counted as hidden: nothing runs
+ * beside them. */
+static int64_t hidden_part(const struct mcp_question *question, const struct mcp_plan *plan,
+                           int64_t transfer_ns)
+{
+    return transfer_ns - mcp_data_exposed_ns(question, plan, transfer_ns, transfer_ns);
+}
+
 /* What a rank pays once a step for its data-parallel group: before its first
  * forward, and after its last backward. */
 static void edges(struct mcp_pricer *pricer, const struct mcp_plan *plan, int rank,
@@ -275,8 +284,8 @@ static void edges(struct mcp_pricer *pricer, const struct mcp_plan *plan, int ra
     }
     bool kept = plan->zero_stage == 3 && !plan->reshard_after_forward;
     if (plan->zero_stage == 3 && !kept) {
-        e->head_ns[rank] = chunks[rank].bottom_gather_ns;
-        e->tail_ns[rank] = chunks[rank].bottom_reduce_ns;
+        e->head_ns[rank] = hidden_part(pricer->question, plan, chunks[rank].bottom_gather_ns);
+        e->tail_ns[rank] = hidden_part(pricer->question, plan, chunks[rank].bottom_reduce_ns);
         return;
     }
     if (plan->zero_stage == 0)
@@ -284,7 +293,7 @@ static void edges(struct mcp_pricer *pricer, const struct mcp_plan *plan, int ra
     e->head_ns[rank] = mcp_data_exposed_ns(pricer->question, plan, gather, forward);
     e->moved_once_ns[rank] = gather;
     if (plan->zero_stage >= 2) {
-        e->tail_ns[rank] = chunks[rank].bottom_reduce_ns;
+        e->tail_ns[rank] = hidden_part(pricer->question, plan, chunks[rank].bottom_reduce_ns);
         return;
     }
     e->tail_ns[rank] = mcp_data_exposed_ns(pricer->question, plan, reduce, backward);

@@ -31,13 +31,14 @@ struct chunk_sum {
     int64_t forward_ns, backward_ns, lead_ns;
     int64_t gather_ns, reduce_ns, update_ns;
     int64_t bottom_gather_ns, bottom_reduce_ns; /* of its first layer */
-    double cost_s[MCP_NUM_COSTS], comm_s[MCP_NUM_COSTS], update_cost_s[MCP_NUM_COSTS];
+    double cost_s[MCP_NUM_COSTS], comm_s[MCP_NUM_COSTS], update_cost_s[MCP_NUM_COSTS],
+        update_comm_s[MCP_NUM_COSTS];
     double recompute_flops;
     struct mcp_chunk_memory memory;
     int64_t x_bytes;
     int64_t static_weights, static_gradients, static_optimizer;
     int64_t gathered_bytes, largest_gathered, largest_transient;
-    int64_t largest_dense; /* parameters of a decoder layer */
+    int64_t largest_dense;            /* parameters of a decoder layer */
     const struct mcp_layer_type *top; /* of its last layer: message shapes */
 };
 

@@ -34,7 +34,7 @@ static void account(const struct mcp_plan *plan, int r, int m, const struct esti
         int k = c * plan->pipeline_parallel + r;
         for (int i = 0; i < MCP_NUM_COSTS; i++) {
             cost[i] += m * e->chunks[k].cost_s[i] + e->chunks[k].update_cost_s[i];
-            comm_s[i] += m * e->chunks[k].comm_s[i];
+            comm_s[i] += m * e->chunks[k].comm_s[i] + e->chunks[k].update_comm_s[i];
         }
         /* sends, and the receives that no send goes with */
         bool first = k == 0, last = k == plan->pipeline_parallel * plan->virtual_stages - 1;

@@ -167,16 +167,23 @@ static void read_slot(struct player *player, struct reading *reading, const stru
     class->slots[class->num_slots++] = played;
 }
 
+/* The first gather and the last reduction have no slot to hide in. */
+static int64_t unhidden(const struct player *player, int64_t transfer_ns)
+{
+    return transfer_ns -
+           mcp_data_exposed_ns(player->question, &player->program->plan, transfer_ns, transfer_ns);
+}
+
 static void price_edges(struct player *player, const struct reading *reading)
 {
     const struct mcp_plan *plan = &player->program->plan;
     struct played_class *class = &player->classes[reading->class];
     class->head_ns = gathers_again(player)
-                         ? reading->first_gather_ns
+                         ? unhidden(player, reading->first_gather_ns)
                          : mcp_data_exposed_ns(player->question, plan, reading->once_gather_ns,
                                                reading->forward_ns);
     class->tail_ns = plan->zero_stage >= 2
-                         ? reading->last_reduce_ns
+                         ? unhidden(player, reading->last_reduce_ns)
                          : mcp_data_exposed_ns(player->question, plan, reading->once_reduce_ns,
                                                reading->backward_ns);
 }

@@ -41,6 +41,10 @@ static void check_accounts(const struct random_plan *drawn, const struct mcp_pre
         for (int i = MCP_COST_TENSOR; i <= MCP_COST_DATA; i++)
             exposed += cost[i] / drawn->plan.pipeline_parallel;
     }
+    for (int i = MCP_COST_TENSOR; i <= MCP_COST_DATA; i++)
+        if (i != MCP_COST_PIPELINE) /* whose receives also wait for the sender's slot */
+            cr_expect(p->cost_s[i] <= p->comm_s[i] * (1 + 1e-9) + 1e-6, "%s: %s", mcp_cost_names[i],
+                      where);
     cr_expect(epsilon_eq(dbl, sum_of(p->cost_s) / p->iteration_s, 1, 1e-9), "%s", where);
     cr_expect(epsilon_eq(dbl, p->exposed_comm_frac, exposed / p->iteration_s, 1e-9), "%s", where);
     cr_expect(epsilon_eq(dbl, p->bubble_frac, p->cost_s[MCP_COST_BUBBLE] / p->iteration_s, 1e-12));
