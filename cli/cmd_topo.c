@@ -113,6 +113,14 @@ static enum mcp_status network_of(struct mcp_context *ctx, const struct topo_arg
 static enum mcp_status build_cpu_cluster(struct mcp_context *ctx, const struct topo_args *args,
                                          double network_bytes_per_s, struct topo *topo)
 {
+    struct mcp_gpu gpu;
+    bool known;
+    MCP_TRY(choose_gpu(ctx, args, &topo->machine.node, &gpu, &known));
+    if (args->gpu != NULL)
+        return mcp_fail(&ctx->err, MCP_INVALID,
+                        "--gpu %s: this machine has no GPU; name a saved nvidia-smi dump to "
+                        "describe another",
+                        args->gpu);
     topo->has_cluster = true;
     MCP_TRY(
         mcp_machine_cluster(ctx->arena, &topo->machine, &topo->cluster, &topo->notes, &ctx->err));
