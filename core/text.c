@@ -73,6 +73,7 @@ void mcp_text_add_number(struct mcp_text *text, double value)
 {
     char number[40];
     assert(isfinite(value));
+    value = value == 0 ? 0 : value; /* "-0" would read back as the integer 0 */
     for (int digits = 15; digits <= 17; digits++) {
         double back;
         snprintf(number, sizeof number, "%.*g", digits, value);

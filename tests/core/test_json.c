@@ -314,6 +314,7 @@ ParameterizedTestParameters(json, numbers)
     static struct case_number cases[] = {
         {0, "0"},
         {0.1, "0.1"},
+        {-0.0, "0"},
         {1.0 / 3, "0.3333333333333333"},
         {0.1 + 0.2, "0.30000000000000004"},
         {989.4e12, "989400000000000"},
