@@ -15,8 +15,8 @@ struct mcp_job {
     int64_t global_batch_size; /* sequences per step */
     int64_t sequence_length;   /* tokens per sequence */
     enum mcp_precision precision;
-    bool dropout;          /* masks are made, saved and applied */
-    const char *attention; /* a kernel of the GPU's list, or "unfused"; "" = stack's */
+    bool dropout;             /* masks are made, saved and applied */
+    const char *attention;    /* a kernel of the GPU's list, or "unfused"; "" = stack's */
     double memory_limit_frac; /* of usable memory; default 0.94 */
 };
 

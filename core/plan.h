@@ -13,8 +13,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum mcp_recompute { MCP_RECOMPUTE_NONE, MCP_RECOMPUTE_SELECTIVE, MCP_RECOMPUTE_FULL, MCP_NUM_RECOMPUTES };
-enum mcp_context_kind { MCP_CONTEXT_RING, MCP_CONTEXT_ALL_GATHER, MCP_CONTEXT_ALL_TO_ALL, MCP_NUM_CONTEXT_KINDS };
+enum mcp_recompute {
+    MCP_RECOMPUTE_NONE,
+    MCP_RECOMPUTE_SELECTIVE,
+    MCP_RECOMPUTE_FULL,
+    MCP_NUM_RECOMPUTES
+};
+enum mcp_context_kind {
+    MCP_CONTEXT_RING,
+    MCP_CONTEXT_ALL_GATHER,
+    MCP_CONTEXT_ALL_TO_ALL,
+    MCP_NUM_CONTEXT_KINDS
+};
 enum mcp_schedule { MCP_GPIPE, MCP_1F1B, MCP_INTERLEAVED, MCP_NUM_SCHEDULES };
 extern const char *const mcp_recompute_names[MCP_NUM_RECOMPUTES];       /* "none" ... */
 extern const char *const mcp_context_kind_names[MCP_NUM_CONTEXT_KINDS]; /* "ring" ... */
@@ -59,7 +69,7 @@ struct mcp_plan {
     bool reshard_after_forward; /* ZeRO-3 gathers again in backward */
     int microbatch_size;
     enum mcp_schedule schedule;
-    struct mcp_chunk *chunks; /* [virtual_stages x pipeline_parallel] by virtual stage */
+    struct mcp_chunk *chunks;    /* [virtual_stages x pipeline_parallel] by virtual stage */
     enum mcp_axis rank_order[4]; /* fastest first */
     struct mcp_overlap overlap;
 };
@@ -75,7 +85,8 @@ int64_t mcp_num_microbatches(const struct mcp_plan *plan, const struct mcp_job *
  * larger ones first, all with `recompute`. */
 void mcp_plan_uniform_chunks(struct mcp_arena *arena, struct mcp_plan *plan, int num_layers,
                              enum mcp_recompute recompute);
-enum mcp_recompute mcp_plan_recompute(const struct mcp_plan *plan, int virtual_stage, int layer_in_chunk);
+enum mcp_recompute mcp_plan_recompute(const struct mcp_plan *plan, int virtual_stage,
+                                      int layer_in_chunk);
 
 /* The keys parallel, microbatch_size, schedule, stages, rank_order, overlap. */
 enum mcp_status mcp_plan_from_json(struct mcp_arena *arena, struct mcp_json *json,

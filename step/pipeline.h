@@ -22,7 +22,7 @@
 struct mcp_slot_price {
     int64_t lead_ns;
     int64_t body_ns;
-    int64_t send_ns;  /* 0 where nothing is sent */
+    int64_t send_ns; /* 0 where nothing is sent */
     int64_t delay_ns;
 };
 
@@ -31,7 +31,7 @@ struct mcp_pipeline {
     int pipeline_parallel, virtual_stages, num_microbatches;
     const struct mcp_slot_price *forward;  /* [pipeline x virtual] by virtual stage */
     const struct mcp_slot_price *backward; /* likewise */
-    const int64_t *release_ns; /* [pipeline] earliest start of a rank; NULL: 0 */
+    const int64_t *release_ns;             /* [pipeline] earliest start of a rank; NULL: 0 */
 };
 
 /* Per rank r. busy + bubble + exposed = end - release. */

@@ -105,7 +105,7 @@ struct mcp_operand {
     unsigned short index;     /* into the space's table of the layer type (rank: of the program) */
 };
 
-#define MCP_MAX_RING 256       /* ranks of a context ring: four ops a step */
+#define MCP_MAX_RING 256 /* ranks of a context ring: four ops a step */
 #define MCP_MAX_BLOCK_OPS 1280
 #define MCP_MAX_TYPE_BUFFERS 192 /* in one space */
 #define MCP_MAX_READS 6
