@@ -5,7 +5,7 @@
 #include "step/estimate.h"
 #include "step/layer_price.h"
 #include "step/price_parts.h"
-#include "step/stage_memory.h"
+#include "step/stage.h"
 
 /* (kind, MTP, recompute) of every layer a plan can have */
 #define MCP_NUM_MEMOS ((MCP_MAX_LAYER_KINDS + 2) * 2 * MCP_NUM_RECOMPUTES)
@@ -26,24 +26,8 @@ struct mcp_pricer {
     struct layer_run memo[MCP_NUM_MEMOS];
 };
 
-/* One virtual stage, one microbatch (times, costs) and one step (static, update). */
-struct chunk_sum {
-    int64_t forward_ns, backward_ns, lead_ns;
-    int64_t gather_ns, reduce_ns, update_ns;
-    int64_t bottom_gather_ns, bottom_reduce_ns; /* of its first layer */
-    double cost_s[MCP_NUM_COSTS], comm_s[MCP_NUM_COSTS], update_cost_s[MCP_NUM_COSTS],
-        update_comm_s[MCP_NUM_COSTS];
-    double recompute_flops;
-    struct mcp_chunk_memory memory;
-    int64_t x_bytes;
-    int64_t static_weights, static_gradients, static_optimizer;
-    int64_t gathered_bytes, largest_gathered, largest_transient;
-    int64_t largest_dense;            /* parameters of a decoder layer */
-    const struct mcp_layer_type *top; /* of its last layer: message shapes */
-};
-
 struct estimate {
-    struct chunk_sum *chunks;                  /* [stages x virtual] */
+    const struct mcp_stage **stages;           /* [pipeline x virtual] */
     struct mcp_slot_price *forward, *backward; /* likewise */
     struct mcp_pipeline_rank *ranks;           /* [pipeline], as all below */
     int64_t *head_ns, *tail_ns;                /* data-parallel edges of the step */
@@ -52,13 +36,13 @@ struct estimate {
     int64_t *beside_ns;     /* exposed data transfers of one microbatch */
     int64_t *moved_ns;      /* data transfers of one microbatch, hidden or not */
     int64_t *moved_once_ns; /* ... and those of the edges */
-    int64_t end_ns, longest_update_ns, broadcast_ns, agreement_ns, overhead_ns, step_ns;
+    int64_t end_ns, broadcast_ns, agreement_ns, overhead_ns, step_ns;
 };
 
 struct estimate *mcp_estimate_room(struct mcp_arena *scratch, int ranks, int stages);
 void mcp_estimate_times(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int m,
                         const struct estimate *e, struct mcp_prediction *out);
-void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int m,
+void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan,
                          const struct estimate *e, struct mcp_prediction *out);
 
 /* The rules of composition, shared with whoever plays the program. Exposed part of

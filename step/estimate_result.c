@@ -9,7 +9,7 @@
 struct estimate *mcp_estimate_room(struct mcp_arena *scratch, int ranks, int stages)
 {
     struct estimate *e = MCP_NEW(scratch, struct estimate);
-    e->chunks = MCP_ARRAY(scratch, stages, struct chunk_sum);
+    e->stages = MCP_ARRAY(scratch, stages, const struct mcp_stage *);
     e->forward = MCP_ARRAY(scratch, stages, struct mcp_slot_price);
     e->backward = MCP_ARRAY(scratch, stages, struct mcp_slot_price);
     e->ranks = MCP_ARRAY(scratch, ranks, struct mcp_pipeline_rank);
@@ -33,8 +33,8 @@ static void account(const struct mcp_plan *plan, int r, int m, const struct esti
     for (int c = 0; c < plan->virtual_stages; c++) {
         int k = c * plan->pipeline_parallel + r;
         for (int i = 0; i < MCP_NUM_COSTS; i++) {
-            cost[i] += m * e->chunks[k].cost_s[i] + e->chunks[k].update_cost_s[i];
-            comm_s[i] += m * e->chunks[k].comm_s[i] + e->chunks[k].update_comm_s[i];
+            cost[i] += m * e->stages[k]->cost_s[i] + e->stages[k]->update_cost_s[i];
+            comm_s[i] += m * e->stages[k]->comm_s[i] + e->stages[k]->update_comm_s[i];
         }
         /* sends, and the receives that no send goes with */
         bool first = k == 0, last = k == plan->pipeline_parallel * plan->virtual_stages - 1;
@@ -64,7 +64,7 @@ static void utilization(const struct mcp_pricer *pricer, const struct mcp_plan *
     double again = 0,
            replicas = plan->tensor_parallel * plan->context_parallel * plan->data_parallel;
     for (int k = 0; k < stages; k++)
-        again += m * e->chunks[k].recompute_flops * replicas;
+        again += m * e->stages[k]->recompute_flops * replicas;
     double peak = q->cluster->gpu.peak_flops_per_s[q->job->precision] * mcp_plan_world(plan);
     double model = 3 * pricer->forward_flops;
     out->model_flops_utilization = model / (out->iteration_s * peak);
@@ -115,14 +115,14 @@ static void add_shared(const struct mcp_pricer *pricer, const struct mcp_plan *p
 /* ZeRO-3 holds two layers' weights whole (one in use, one on its way), or all of
  * them when they are kept; ZeRO-2 and 3 two layers' gradients likewise. */
 static int64_t add_static(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int r,
-                          const struct estimate *e, struct mcp_memory *memory)
+                          const struct mcp_stage *const *stages, struct mcp_memory *memory)
 {
     int64_t gathered = 0, largest = 0, transient = 0, dense = 0;
     for (int c = 0; c < plan->virtual_stages; c++) {
-        const struct chunk_sum *sum = &e->chunks[c * plan->pipeline_parallel + r];
-        memory->weights_bytes += sum->static_weights;
-        memory->gradients_bytes += sum->static_gradients;
-        memory->optimizer_bytes += sum->static_optimizer;
+        const struct mcp_stage *sum = stages[c * plan->pipeline_parallel + r];
+        memory->weights_bytes += sum->weights_bytes;
+        memory->gradients_bytes += sum->gradients_bytes;
+        memory->optimizer_bytes += sum->optimizer_bytes;
         gathered += sum->gathered_bytes;
         largest = sum->largest_gathered > largest ? sum->largest_gathered : largest;
         transient = sum->largest_transient > transient ? sum->largest_transient : transient;
@@ -133,19 +133,18 @@ static int64_t add_static(const struct mcp_pricer *pricer, const struct mcp_plan
     return (plan->reshard_after_forward ? two : gathered) + 2 * transient + dummy;
 }
 
-static void stage_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int r, int m,
-                         const struct estimate *e, struct mcp_stage_prediction *stage)
+static void rank_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int r,
+                        const struct mcp_stage *const *stages, struct mcp_memory *memory)
 {
     const struct mcp_stack *stack = pricer->question->stack;
-    struct mcp_memory *memory = &stage->memory;
+    int m = (int)mcp_num_microbatches(plan, pricer->question->job);
     struct mcp_chunk_memory *chunks =
         MCP_ARRAY(pricer->scratch, plan->virtual_stages, struct mcp_chunk_memory);
     memset(memory, 0, sizeof *memory);
     for (int c = 0; c < plan->virtual_stages; c++)
-        chunks[c] = e->chunks[c * plan->pipeline_parallel + r].memory;
-    int64_t whole = add_static(pricer, plan, r, e, memory), kept;
+        chunks[c] = stages[c * plan->pipeline_parallel + r]->memory;
+    int64_t whole = add_static(pricer, plan, r, stages, memory), kept;
     add_shared(pricer, plan, r, memory);
-    stage->static_bytes = memory->weights_bytes + memory->gradients_bytes + memory->optimizer_bytes;
     int64_t peak = mcp_stage_peak(plan, m, r, chunks, &kept);
     double factor = stack->activation_memory_factor;
     memory->activations_bytes = (int64_t)llround((double)kept * factor);
@@ -153,6 +152,16 @@ static void stage_memory(const struct mcp_pricer *pricer, const struct mcp_plan 
     int64_t allocated = mcp_memory_allocated(memory);
     memory->reserve_bytes =
         stack->reserve_bytes + (int64_t)llround((double)allocated * stack->fragmentation_frac);
+}
+
+int64_t mcp_stages_bytes(struct mcp_pricer *pricer, const struct mcp_plan *plan, int rank,
+                         const struct mcp_stage *const *stages)
+{
+    struct mcp_memory memory;
+    struct mcp_mark mark = mcp_arena_mark(pricer->scratch);
+    rank_memory(pricer, plan, rank, stages, &memory);
+    mcp_arena_rewind(pricer->scratch, mark);
+    return mcp_memory_total(&memory);
 }
 
 static bool has_experts(const struct mcp_model *model)
@@ -163,14 +172,17 @@ static bool has_experts(const struct mcp_model *model)
     return false;
 }
 
-void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int m,
+void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan,
                          const struct estimate *e, struct mcp_prediction *out)
 {
     const struct mcp_question *q = pricer->question;
     out->peak_memory_bytes = -1;
     for (int r = 0; r < plan->pipeline_parallel; r++) {
-        stage_memory(pricer, plan, r, m, e, &out->stages[r]);
-        int64_t total = mcp_memory_total(&out->stages[r].memory);
+        struct mcp_memory *memory = &out->stages[r].memory;
+        rank_memory(pricer, plan, r, e->stages, memory);
+        out->stages[r].static_bytes =
+            memory->weights_bytes + memory->gradients_bytes + memory->optimizer_bytes;
+        int64_t total = mcp_memory_total(memory);
         if (total > out->peak_memory_bytes) {
             out->peak_memory_bytes = total;
             out->peak_stage = r;

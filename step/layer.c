@@ -28,37 +28,54 @@ static int stage_of(const struct mcp_plan *plan, int layer, int *place)
     return 0;
 }
 
+enum mcp_recompute mcp_chunk_last_recompute(const struct mcp_chunk *chunk)
+{
+    return chunk->num_runs > 0 ? chunk->runs[chunk->num_runs - 1].recompute : MCP_RECOMPUTE_NONE;
+}
+
+struct mcp_layer_spec mcp_end_spec(const struct mcp_model *model, int extended,
+                                   enum mcp_recompute recompute)
+{
+    struct mcp_layer_spec spec = {.kind = MCP_KIND_HEAD};
+    if (extended == mcp_extended_layers(model) - 1)
+        return spec;
+    spec.kind = model->mtp_kind;
+    spec.mtp = true;
+    spec.recompute = recompute;
+    return spec;
+}
+
 struct mcp_layer_spec mcp_layer_spec_at(const struct mcp_question *question,
                                         const struct mcp_plan *plan, int extended)
 {
     const struct mcp_model *model = question->model;
     struct mcp_layer_spec spec = {.kind = MCP_KIND_EMBEDDING};
+    int place = 0, last = plan->pipeline_parallel * plan->virtual_stages - 1;
     if (extended == 0)
         return spec;
-    if (extended == mcp_extended_layers(model) - 1) {
-        spec.kind = MCP_KIND_HEAD;
-        return spec;
-    }
-    int place = 0, last = model->num_layers - 1;
-    spec.mtp = extended > model->num_layers;
-    int layer = spec.mtp ? last : extended - 1;
-    spec.kind = spec.mtp ? model->mtp_kind : model->layer_kind[layer];
-    int k = stage_of(plan, layer, &place);
+    if (extended > model->num_layers)
+        return mcp_end_spec(model, extended, mcp_chunk_last_recompute(&plan->chunks[last]));
+    spec.kind = model->layer_kind[extended - 1];
+    int k = stage_of(plan, extended - 1, &place);
     spec.recompute = mcp_plan_recompute(plan, k, place);
     return spec;
+}
+
+void mcp_chunk_layers(const struct mcp_model *model, int stages, int k,
+                      const struct mcp_chunk *chunk, int *first, int *count)
+{
+    /* the embedding, and the head, may have a chunk of their own */
+    *first = k == 0 ? 0 : (chunk->num_layers > 0 ? chunk->first_layer : model->num_layers) + 1;
+    *count = chunk->num_layers + (k == 0 ? 1 : 0);
+    if (k == stages - 1)
+        *count += model->num_mtp_layers + 1;
 }
 
 void mcp_chunk_extent(const struct mcp_question *question, const struct mcp_plan *plan, int k,
                       int *first, int *count)
 {
-    const struct mcp_chunk *chunk = &plan->chunks[k];
     int stages = plan->pipeline_parallel * plan->virtual_stages;
-    /* the embedding, and the head, may have a chunk of their own */
-    *first =
-        k == 0 ? 0 : (chunk->num_layers > 0 ? chunk->first_layer : question->model->num_layers) + 1;
-    *count = chunk->num_layers + (k == 0 ? 1 : 0);
-    if (k == stages - 1)
-        *count += question->model->num_mtp_layers + 1;
+    mcp_chunk_layers(question->model, stages, k, &plan->chunks[k], first, count);
 }
 
 static void set_shapes(struct mcp_builder *b)

@@ -43,9 +43,17 @@ int mcp_extended_layers(const struct mcp_model *model);
 /* What layer `extended` of it is under the plan's chunks. */
 struct mcp_layer_spec mcp_layer_spec_at(const struct mcp_question *question,
                                         const struct mcp_plan *plan, int extended);
+/* The same for an MTP module or the head in a chunk whose last layer does `recompute`. */
+struct mcp_layer_spec mcp_end_spec(const struct mcp_model *model, int extended,
+                                   enum mcp_recompute recompute);
+/* Recompute of a chunk's last layer; none where it has no layer. */
+enum mcp_recompute mcp_chunk_last_recompute(const struct mcp_chunk *chunk);
 /* The extended layers of virtual stage k: [*first, *first + *count). */
 void mcp_chunk_extent(const struct mcp_question *question, const struct mcp_plan *plan, int k,
                       int *first, int *count);
+/* The same for a chunk on virtual stage k of `stages`, whatever plan it is in. */
+void mcp_chunk_layers(const struct mcp_model *model, int stages, int k,
+                      const struct mcp_chunk *chunk, int *first, int *count);
 
 /* Parameters one rank holds of a layer type; before any ZeRO sharding. */
 int64_t mcp_layer_type_parameters(const struct mcp_layer_type *type, bool expert);

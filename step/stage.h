@@ -1,0 +1,53 @@
+/* step/stage.h: one chunk of layers on its place in the pipeline, priced alone.
+ *
+ * What mcp_estimate() adds up, in pieces, for searches that try many splits: a
+ * stage is priced once and put together with others. Time and memory of stages
+ * put together equal those of mcp_estimate() on the plan with these chunks. */
+#ifndef MCP_STEP_STAGE_H
+#define MCP_STEP_STAGE_H
+
+#include "step/estimate.h"
+#include "step/stage_memory.h"
+
+struct mcp_stage {
+    /* one microbatch */
+    struct mcp_slot_price forward, backward; /* messages and data transfers included */
+    int64_t forward_ns, backward_ns;         /* compute; backward with recompute */
+    int64_t lead_ns;                         /* of backward: needs no message */
+    int64_t message_ns, beside_ns, moved_ns; /* sent; data transfers exposed, and all */
+    double cost_s[MCP_NUM_COSTS], comm_s[MCP_NUM_COSTS];
+    double recompute_flops;
+    struct mcp_chunk_memory memory;
+    int64_t x_bytes; /* residual stream between two layers */
+    /* one step */
+    int64_t gather_ns, reduce_ns, update_ns;
+    int64_t bottom_gather_ns, bottom_reduce_ns; /* of its first layer */
+    double update_cost_s[MCP_NUM_COSTS], update_comm_s[MCP_NUM_COSTS];
+    int64_t weights_bytes, gradients_bytes, optimizer_bytes; /* held between steps */
+    int64_t gathered_bytes, largest_gathered, largest_transient;
+    int64_t largest_dense;            /* parameters of a decoder layer */
+    const struct mcp_layer_type *top; /* of its last layer: message shapes */
+};
+
+/* Says that stages of another plan follow: other degrees, microbatch or switches.
+ * mcp_estimate() says so too: turn again after it. */
+void mcp_pricer_turn(struct mcp_pricer *pricer);
+
+/* `chunk` on virtual stage k of p v. The first holds the embedding too, the last
+ * the head and MTP modules. */
+void mcp_stage_price(struct mcp_pricer *pricer, const struct mcp_plan *plan, int k,
+                     const struct mcp_chunk *chunk, struct mcp_stage *out);
+
+/* The step's nanoseconds: as mcp_estimate()'s iteration_s. stages[p v] by virtual
+ * stage; entries may be the same object. */
+int64_t mcp_stages_time_ns(struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                           const struct mcp_stage *const *stages);
+/* What that time adds to the pipeline and its edges, whatever the split. */
+int64_t mcp_step_fixed_ns(struct mcp_pricer *pricer, const struct mcp_plan *plan);
+
+/* Peak bytes of pipeline rank `rank`, reserve included, from its chunks
+ * stages[rank], stages[rank + p] ... */
+int64_t mcp_stages_bytes(struct mcp_pricer *pricer, const struct mcp_plan *plan, int rank,
+                         const struct mcp_stage *const *stages);
+
+#endif
