@@ -4,6 +4,7 @@
 #include "step/builder.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Dense weights are reduced over data x context, experts over their complement. */
@@ -62,15 +63,10 @@ static int list_parts(struct mcp_builder *b, struct part parts[3])
     return count;
 }
 
-static void size_buffer(struct mcp_builder *b, int index, const char *name, double bytes,
-                        enum mcp_buffer_kind kind)
+static void size_buffer(struct mcp_builder *b, int index, double bytes)
 {
     struct mcp_buffer *buffer = &b->buffers[MCP_SPACE_LAYER][index];
-    strncpy(buffer->name, name, sizeof buffer->name - 1);
     buffer->bytes = buffer->capacity_bytes = (int64_t)ceil(bytes);
-    buffer->dtype = (unsigned char)(kind == MCP_BUFFER_OPTIMIZER ? MCP_F32 : b->activation);
-    buffer->kind = (unsigned char)kind;
-    buffer->space = MCP_SPACE_LAYER;
 }
 
 /* Bytes by ZeRO stage (Rajbhandari et al. 2020): 1 shards the optimizer, 2 the
@@ -79,24 +75,20 @@ static void size_buffer(struct mcp_builder *b, int index, const char *name, doub
 static void size_part(struct mcp_builder *b, const struct part *part)
 {
     const struct mcp_stack *stack = b->question->stack;
-    int zero = b->plan->zero_stage;
-    double n = (double)part->parameters, e = part->expert ? 1 : 0;
+    int zero = b->plan->zero_stage, optimizer = layer_index(part, MCP_LAYER_OPTIMIZER);
+    double n = (double)part->parameters;
     double k = mcp_group_size(b->plan, reduce_axes(part->expert));
     double weight = mcp_dtype_bytes(b->activation), gradient = stack->gradient_bytes;
-    int first = (int)e;
-    struct mcp_buffer *optimizer = &b->buffers[MCP_SPACE_LAYER][MCP_LAYER_OPTIMIZER + first];
-    double state = n * stack->optimizer_bytes / (zero >= 1 ? k : 1) + (double)optimizer->bytes;
-    size_buffer(b, MCP_LAYER_OPTIMIZER + first, "optimizer", state, MCP_BUFFER_OPTIMIZER);
+    double others = (double)b->buffers[MCP_SPACE_LAYER][optimizer].bytes;
+    size_buffer(b, optimizer, n * stack->optimizer_bytes / (zero >= 1 ? k : 1) + others);
     if (part->in_rank)
         return;
-    size_buffer(b, MCP_LAYER_WEIGHTS + first, "weights", n * weight, MCP_BUFFER_WEIGHT);
-    size_buffer(b, MCP_LAYER_GRADIENTS + first, "gradients", n * gradient, MCP_BUFFER_GRADIENT);
+    size_buffer(b, layer_index(part, MCP_LAYER_WEIGHTS), n * weight);
+    size_buffer(b, layer_index(part, MCP_LAYER_GRADIENTS), n * gradient);
     if (zero >= 3)
-        size_buffer(b, MCP_LAYER_WEIGHT_SHARD + first, "weight_shard", n * weight / k,
-                    MCP_BUFFER_WEIGHT);
+        size_buffer(b, layer_index(part, MCP_LAYER_WEIGHT_SHARD), n * weight / k);
     if (zero >= 2)
-        size_buffer(b, MCP_LAYER_GRADIENT_SHARD + first, "gradient_shard", n * gradient / k,
-                    MCP_BUFFER_GRADIENT);
+        size_buffer(b, layer_index(part, MCP_LAYER_GRADIENT_SHARD), n * gradient / k);
 }
 
 /* FSDP keeps whole what several layers read: shared weights are not sharded. */
@@ -292,17 +284,40 @@ static void norm_block(struct mcp_builder *b, const struct part *parts, int coun
     mcp_end_block(b, MCP_EPILOGUE);
 }
 
+/* Of no bytes until a part of the layer needs them. */
+static void declare_buffers(struct mcp_builder *b)
+{
+    static const struct {
+        const char *name;
+        enum mcp_buffer_kind kind;
+    } table[MCP_NUM_LAYER_BUFFERS] = {
+        [MCP_LAYER_WEIGHTS] = {"weights", MCP_BUFFER_WEIGHT},
+        [MCP_LAYER_EXPERT_WEIGHTS] = {"expert_weights", MCP_BUFFER_WEIGHT},
+        [MCP_LAYER_GRADIENTS] = {"gradients", MCP_BUFFER_GRADIENT},
+        [MCP_LAYER_EXPERT_GRADIENTS] = {"expert_gradients", MCP_BUFFER_GRADIENT},
+        [MCP_LAYER_OPTIMIZER] = {"optimizer", MCP_BUFFER_OPTIMIZER},
+        [MCP_LAYER_EXPERT_OPTIMIZER] = {"expert_optimizer", MCP_BUFFER_OPTIMIZER},
+        [MCP_LAYER_WEIGHT_SHARD] = {"weight_shard", MCP_BUFFER_WEIGHT},
+        [MCP_LAYER_EXPERT_WEIGHT_SHARD] = {"expert_weight_shard", MCP_BUFFER_WEIGHT},
+        [MCP_LAYER_GRADIENT_SHARD] = {"gradient_shard", MCP_BUFFER_GRADIENT},
+        [MCP_LAYER_EXPERT_GRADIENT_SHARD] = {"expert_gradient_shard", MCP_BUFFER_GRADIENT},
+    };
+    b->type->num_buffers[MCP_SPACE_LAYER] = MCP_NUM_LAYER_BUFFERS;
+    for (int i = 0; i < MCP_NUM_LAYER_BUFFERS; i++) {
+        struct mcp_buffer *buffer = &b->buffers[MCP_SPACE_LAYER][i];
+        bool master = table[i].kind == MCP_BUFFER_OPTIMIZER;
+        snprintf(buffer->name, sizeof buffer->name, "%s", table[i].name);
+        buffer->dtype = (unsigned char)(master ? MCP_F32 : b->activation);
+        buffer->kind = (unsigned char)table[i].kind;
+        buffer->space = MCP_SPACE_LAYER;
+    }
+}
+
 void mcp_build_data_blocks(struct mcp_builder *b)
 {
-    static const char *const names[MCP_NUM_LAYER_BUFFERS] = {
-        "weights",        "expert_weights",       "gradients",    "expert_gradients",
-        "optimizer",      "expert_optimizer",     "weight_shard", "expert_weight_shard",
-        "gradient_shard", "expert_gradient_shard"};
     struct part parts[3];
     int count = list_parts(b, parts);
-    b->type->num_buffers[MCP_SPACE_LAYER] = MCP_NUM_LAYER_BUFFERS;
-    for (int i = 0; i < MCP_NUM_LAYER_BUFFERS; i++)
-        size_buffer(b, i, names[i], 0, (enum mcp_buffer_kind)(i / 2 > 2 ? i / 2 - 3 : i / 2));
+    declare_buffers(b);
     for (int i = 0; i < count; i++)
         size_part(b, &parts[i]);
     gather_block(b, parts, count);

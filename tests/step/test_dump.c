@@ -4,6 +4,7 @@
 #include "core/text.h"
 #include "step/build.h"
 #include "step/verify.h"
+#include "tests/step/setup.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -82,6 +83,22 @@ Test(dump, loses_nothing)
     cr_expect(eq(int, (int)mcp_program_verify(arena, &b, &err), 0), "%s", err.text);
     cr_expect(eq(str, (char *)dump(arena, &a), (char *)dump(arena, &b)));
     mcp_arena_free(arena);
+}
+
+/* Whatever repeats in frames and scratch: operands in layer space name one buffer. */
+Test(dump, layer_buffers_have_names_of_their_own)
+{
+    struct setup s;
+    setup_load(&s, "mixtral-8x7b", "dgx-h100", "megatron-core");
+    s.plan.data_parallel = s.plan.expert_parallel = 8;
+    s.plan.zero_stage = 3;
+    struct mcp_layer_type type = setup_layer(&s, 0, MCP_RECOMPUTE_NONE);
+    const struct mcp_buffer *buffers = type.buffers[MCP_SPACE_LAYER];
+    for (int i = 0; i < type.num_buffers[MCP_SPACE_LAYER]; i++)
+        for (int j = 0; j < i; j++)
+            cr_expect(ne(str, (char *)buffers[i].name, (char *)buffers[j].name));
+    cr_expect(eq(str, (char *)buffers[MCP_LAYER_EXPERT_WEIGHTS].name, "expert_weights"));
+    mcp_arena_free(s.arena);
 }
 
 struct case_load {
