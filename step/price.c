@@ -1,6 +1,7 @@
 /* step/price.c: an op's seconds, and a block played on its streams. */
 #include "step/price_parts.h"
 
+#include "core/mesh.h"
 #include "core/stack.h"
 #include "step/constants.h"
 
@@ -75,10 +76,20 @@ double mcp_op_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op
     return mcp_compute_seconds(pricing, op) + mcp_op_start_seconds(pricing, op);
 }
 
+/* Products that run between the pieces of a transfer read their neighbours' memory:
+ * that takes one NVLink domain. */
+static bool in_one_domain(const struct mcp_pricing *pricing, unsigned axes)
+{
+    const struct mcp_cluster *cluster = pricing->question->cluster;
+    int domain = cluster->tiers[0].ranks;
+    return cluster->num_tiers == 1 ||
+           mcp_group_in_domain(pricing->plan, axes, domain) >= mcp_group_size(pricing->plan, axes);
+}
+
 static double tensor_exposed(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
     const struct mcp_stack *stack = pricing->question->stack;
-    bool overlaps = pricing->plan->overlap.tensor;
+    bool overlaps = pricing->plan->overlap.tensor && in_one_domain(pricing, op->group);
     if (op->hiding == MCP_HIDE_BULK && op->function == MCP_FN_ALL_GATHER)
         return overlaps ? 0 : stack->regather_exposed_frac;
     if (op->hiding == MCP_HIDE_BULK && op->function == MCP_FN_ALL_REDUCE)

@@ -514,3 +514,24 @@ Test(price, launches_bound_small_blocks)
     cr_expect(eq(dbl, fast.cost_s[MCP_COST_HOST], 0));
     mcp_arena_free(s.arena);
 }
+
+/* --- what a stack can hide --- */
+
+Test(price, pieces_of_transfers_hide_within_a_domain_alone)
+{
+    struct setup s;
+    const struct mcp_op op = {.function = MCP_FN_REDUCE_SCATTER,
+                              .stream = MCP_STREAM_TENSOR,
+                              .group = MCP_TENSOR,
+                              .hiding = MCP_HIDE_CHUNKED};
+    h100(&s);
+    s.stack.tensor_overlap_frac = 0.6;
+    s.plan.sequence_parallel = true;
+    s.plan.overlap.tensor = true;
+    const struct mcp_pricing pricing = {&s.question, &s.plan};
+    s.plan.tensor_parallel = 8;
+    cr_expect(epsilon_eq(dbl, mcp_op_exposed_frac(&pricing, &op), 0.4, 1e-12));
+    s.plan.tensor_parallel = 16; /* two nodes */
+    cr_expect(eq(dbl, mcp_op_exposed_frac(&pricing, &op), 1));
+    mcp_arena_free(s.arena);
+}
