@@ -205,8 +205,9 @@ static const char *say_sequence_tokens(struct mcp_arena *arena, const struct ask
 /* Ring attention balances causal work by two pieces a rank. */
 static bool hold_context_tokens(const struct ask *ask, int c)
 {
-    int64_t pieces = ask->plan->context_parallel_kind == MCP_CONTEXT_RING ? 2 * (int64_t)c : c;
-    return c == 1 || (pieces <= 2 * MCP_MAX_RING && divides(pieces, ask->job->sequence_length));
+    bool ring = ask->plan->context_parallel_kind == MCP_CONTEXT_RING;
+    bool fits = !ring || c <= MCP_MAX_RING;
+    return c == 1 || (fits && divides((ring ? INT64_C(2) : 1) * c, ask->job->sequence_length));
 }
 
 static const char *say_context_tokens(struct mcp_arena *arena, const struct ask *ask, int c)
@@ -215,7 +216,7 @@ static const char *say_context_tokens(struct mcp_arena *arena, const struct ask 
     return mcp_format(arena, "%scontext_parallel=%d%s does not divide sequence_length=%lld%s",
                       ring ? "2 x " : "", c, ring ? " of ring attention" : "",
                       (long long)ask->job->sequence_length,
-                      c > MCP_MAX_RING ? ", or is too large" : "");
+                      ring && c > MCP_MAX_RING ? ", or is too large" : "");
 }
 
 /* All-to-all attention cuts the heads of a tensor rank again. */
@@ -436,8 +437,7 @@ static const char *say_precision(struct mcp_arena *arena, const struct ask *ask,
         if (!isnan(ask->cluster->gpu.peak_flops_per_s[i]))
             mcp_text_add(&can, "%s%s", can.length > 0 ? ", " : "", mcp_precision_names[i]);
     return mcp_format(arena, "%s has no known rate in precision %s; legal: %s",
-                      ask->cluster->gpu.name, mcp_precision_names[ask->job->precision],
-                      can.length > 0 ? can.data : "none");
+                      ask->cluster->gpu.name, mcp_precision_names[ask->job->precision], can.data);
 }
 
 static bool hold_attention(const struct ask *ask, int value)
@@ -460,7 +460,7 @@ static const char *say_attention(struct mcp_arena *arena, const struct ask *ask,
     for (int i = 0; i < gpu->num_attention_kernels; i++)
         mcp_text_add(&can, "%s, ", gpu->attention_kernels[i].name);
     return mcp_format(arena, "%s has no attention kernel \"%s\"; legal: %sunfused", gpu->name,
-                      ask->job->attention, can.length > 0 ? can.data : "");
+                      ask->job->attention, can.data);
 }
 
 static bool hold_chunks(const struct ask *ask, int p)
