@@ -72,7 +72,7 @@ void mcp_derive_waits(struct mcp_op *ops, int num_ops)
 {
     struct history h;
     memset(&h, 0, sizeof h);
-    for (short i = 0; i < num_ops; i++) {
+    for (int i = 0; i < num_ops; i++) {
         struct mcp_op *op = &ops[i];
         find_dependences(&h, ops, op);
         op->num_waits = 0;

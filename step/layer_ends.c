@@ -1,8 +1,6 @@
 /* step/layer_ends.c: what is no plain decoder layer: embedding, head with loss, MTP module. */
 #include "step/builder.h"
 
-#include <assert.h>
-
 /* The vocabulary is padded so that every tensor rank holds a multiple of 128 rows. */
 static int64_t local_vocabulary(const struct mcp_model *model, const struct mcp_plan *plan)
 {
@@ -87,7 +85,6 @@ struct mcp_head_values {
     struct mcp_value targets; /* [T] token ids */
     struct mcp_value norm;    /* [Ts, h] */
     struct mcp_value logits;  /* [T, V / t] */
-    struct mcp_ref softmax;   /* fp32 working copy inside the loss */
     int64_t vocabulary;
     struct mcp_ref weights, gradients;
     int norm_weight;
@@ -97,7 +94,6 @@ struct mcp_head_values *mcp_head_declare(struct mcp_builder *b, bool own_weights
 {
     struct mcp_head_values *v = MCP_NEW(b->arena, struct mcp_head_values);
     v->vocabulary = local_vocabulary(b->model, b->plan);
-    assert(v != NULL);
     v->norm_weight =
         mcp_weight_part(b, "final_norm", b->model->norm == MCP_LAYERNORM ? 2 : 1, b->hidden, true);
     if (own_weights)
@@ -205,7 +201,7 @@ struct decoder {
     struct mcp_value middle;                  /* [Ts, h] residual stream between the halves */
     struct mcp_value ids, joined, start, end; /* MTP only */
     struct mcp_linear projection;
-    struct mcp_head_values *head;
+    struct mcp_head_values *head; /* NULL without MTP */
 };
 
 static void declare_decoder(struct mcp_builder *b, struct decoder *d)
@@ -245,7 +241,7 @@ static void decoder_forward(struct mcp_builder *b, struct decoder *d)
     }
     mcp_attention_forward(b, d->attention, &(struct mcp_half){.input = start, .output = middle});
     mcp_mlp_forward(b, d->mlp, &(struct mcp_half){.input = middle, .output = end});
-    if (b->spec->mtp)
+    if (d->head != NULL)
         mcp_head_forward(b, d->head, end);
 }
 
@@ -259,8 +255,9 @@ static void decoder_backward(struct mcp_builder *b, struct decoder *d)
         start = mcp_at(b, d->start);
         d_start = mcp_scratch_activation(b, "d_mtp_start", shard, h);
         d_end = mcp_scratch_activation(b, "d_mtp_end", shard, h);
-        mcp_head_backward(b, d->head, mcp_at(b, d->end), d_end);
     }
+    if (d->head != NULL)
+        mcp_head_backward(b, d->head, mcp_at(b, d->end), d_end);
     mcp_mlp_backward(b, d->mlp,
                      &(struct mcp_half){.input = middle, .d_output = d_end, .d_input = d_middle});
     mcp_attention_backward(
