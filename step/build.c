@@ -17,7 +17,7 @@ struct maker {
     struct mcp_program *program;
     struct mcp_layer_spec specs[MAX_TYPES];
     unsigned short *type_of; /* [extended layers] */
-    size_t lists_capacity, types_capacity;
+    size_t lists_capacity;
     /* the list being written */
     struct mcp_entry *entries;
     size_t num_entries, entries_capacity;
