@@ -448,6 +448,8 @@ static enum mcp_status by_rule(struct mcp_context *ctx, const struct plan_args *
         offer_search(ctx, &space, view);
         return MCP_OK;
     }
+    mcp_plan_uniform_chunks(ctx->arena, &view->plan, view->question->model->num_layers,
+                            MCP_RECOMPUTE_NONE); /* which knobs' values ask for */
     for (int knob = MCP_KNOB_TENSOR; knob <= MCP_KNOB_DATA; knob++)
         mcp_space_pin(&space, (enum mcp_knob)knob,
                       mcp_knob_value((enum mcp_knob)knob, &view->plan));

@@ -105,6 +105,10 @@ ParameterizedTestParameters(plan, says)
          "--model article-34b --cluster dgx-a100:8 --global-batch-size 1024 --method rule",
          6,
          {"= 96", "tensor_parallel=6 does not divide num_attention_heads", "floor(64 / 96) = 0"}},
+        {"a rule of thumb that is legal",
+         "--model gpt2 --cluster pcie-box --global-batch-size 4 --method rule",
+         0,
+         {"context = pipeline = ceil(sqrt(4 / 1)) = 2", "context 2 x pipeline 2"}},
         {"degrees and the rule of thumb",
          "--model article-34b --cluster dgx-a100:8 --global-batch-size 1024 --method rule "
          "--tensor-parallel 8",
