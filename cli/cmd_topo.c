@@ -228,7 +228,7 @@ static const char *list_gpus(struct mcp_arena *arena, const struct mcp_node *nod
     for (int i = 0; i < node->num_gpus; i++)
         if (node->gpus[i].numa_node == numa_node)
             mcp_text_add(&list, " GPU%d", node->gpus[i].index);
-    return list.length > 0 ? list.data : "";
+    return list.data;
 }
 
 static const char *list_nics(struct mcp_arena *arena, const struct mcp_node *node, int numa_node)
@@ -237,7 +237,7 @@ static const char *list_nics(struct mcp_arena *arena, const struct mcp_node *nod
     for (int i = 0; i < node->num_nics; i++)
         if (node->nics[i].numa_node == numa_node)
             mcp_text_add(&list, " %s", mcp_printable(arena, node->nics[i].name));
-    return list.length > 0 ? list.data : "";
+    return list.data;
 }
 
 static void put_branches(struct mcp_context *ctx, const struct mcp_node *node, int numa_node,

@@ -134,7 +134,7 @@ static enum mcp_status require_key(struct mcp_arena *arena, const struct config 
         mcp_text_add(&others, "%s%s", i == 1 ? ", also called " : ", ", aliases[key][i]);
     const char *nearest = nearest_key(arena, config->json, aliases[key][0]);
     return mcp_json_fail(config->json, err, "%s%s is missing or null%s%s%s", aliases[key][0],
-                         others.length > 0 ? others.data : "", nearest == NULL ? "" : "; did \"",
+                         others.data, nearest == NULL ? "" : "; did \"",
                          nearest == NULL ? "" : mcp_printable(arena, nearest),
                          nearest == NULL ? "" : "\" mean it?");
 }
@@ -391,7 +391,7 @@ static const char *left_aside(struct mcp_arena *arena, struct mcp_json *json,
     const char *rest = mcp_json_ignored(arena, json);
     if (rest[0] != '\0')
         mcp_text_add(&text, "%s%s", text.length > 0 ? ", " : "", mcp_printable(arena, rest));
-    return text.length > 0 ? text.data : "";
+    return text.data;
 }
 
 /* The whole ----------------------------------------------------------------- */

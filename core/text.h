@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A string that grows in an arena. `data` is always NUL-terminated once used. */
+/* A string that grows in an arena; a new one is "". `data` is NUL-terminated, and
+ * moves when the string grows. */
 struct mcp_text {
     struct mcp_arena *arena;
     char *data;
@@ -48,7 +49,7 @@ char *mcp_printable(struct mcp_arena *arena, const char *text);
 #define MCP_MAX_FILE_BYTES ((size_t)256 << 20)
 
 /* The whole file, NUL-terminated; "-" is stdin. MCP_IO on failure or when it is
- * larger than `limit_bytes`. */
+ * larger than `limit_bytes`; *out is then what was read of it. */
 enum mcp_status mcp_file_read(struct mcp_arena *arena, const char *path, size_t limit_bytes,
                               struct mcp_text *out, struct mcp_error *err);
 

@@ -66,7 +66,6 @@ enum mcp_status mcp_layout_parse(struct mcp_arena *arena, const char *text, int 
 {
     struct layout layout = {text, mcp_text_new(arena)};
     int stage = 0, total = 0;
-    mcp_text_append(&layout.out, "", 0);
     if (!expand(&layout, 0) || *layout.at != '\0')
         return mcp_fail(err, MCP_INVALID, "layout \"%.60s\" is not understood at \"%.20s\"", text,
                         layout.at);

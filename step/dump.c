@@ -65,7 +65,6 @@ static void add_operands(const struct dump *dump, struct mcp_json *row,
                          const struct mcp_operand *operands, int count)
 {
     struct mcp_text text = mcp_text_new(dump->arena);
-    mcp_text_add(&text, "%s", "");
     for (int i = 0; i < count; i++) {
         struct mcp_name_list names =
             mcp_space_buffers(dump->program, dump->type, operands[i].space);
@@ -79,7 +78,6 @@ static void add_operands(const struct dump *dump, struct mcp_json *row,
 static void add_group(const struct dump *dump, struct mcp_json *row, unsigned group)
 {
     struct mcp_text text = mcp_text_new(dump->arena);
-    mcp_text_add(&text, "%s", "");
     for (int axis = 0; axis < MCP_NUM_GROUP_AXES; axis++)
         if (group & (1u << axis))
             mcp_text_add(&text, "%s%s", text.length > 0 ? "+" : "", mcp_group_axis_names[axis]);
@@ -90,7 +88,6 @@ static void add_weight_name(const struct dump *dump, struct mcp_json *row, int w
 {
     struct mcp_text text = mcp_text_new(dump->arena);
     struct mcp_name_list names = mcp_weight_names(dump->type->weights, dump->type->num_weights);
-    mcp_text_add(&text, "%s", "");
     if (weight != MCP_NO_WEIGHT)
         append_name(&text, &names, weight);
     mcp_json_add_string(row, text.data);
@@ -99,7 +96,6 @@ static void add_weight_name(const struct dump *dump, struct mcp_json *row, int w
 static void add_waits(const struct dump *dump, struct mcp_json *row, const struct mcp_op *op)
 {
     struct mcp_text text = mcp_text_new(dump->arena);
-    mcp_text_add(&text, "%s", "");
     for (int i = 0; i < op->num_waits; i++)
         mcp_text_add(&text, "%s%d", i > 0 ? " " : "", op->waits[i]);
     mcp_json_add_string(row, text.data);

@@ -125,10 +125,9 @@ static enum mcp_status cpu_cluster(struct mcp_arena *arena, const struct mcp_hos
                                    struct mcp_cluster *out, struct mcp_text *notes,
                                    struct mcp_error *err)
 {
-    struct mcp_text cpuinfo = mcp_text_new(arena);
+    struct mcp_text cpuinfo;
     struct mcp_cluster cluster = {.name = "this", .num_nodes = 1, .num_tiers = 1};
-    if (mcp_file_read(arena, "/proc/cpuinfo", MAX_SYSTEM_FILE_BYTES, &cpuinfo, NULL) != MCP_OK)
-        mcp_text_append(&cpuinfo, "", 0);
+    (void)mcp_file_read(arena, "/proc/cpuinfo", MAX_SYSTEM_FILE_BYTES, &cpuinfo, NULL);
     double max_clock_hz =
         1e3 * system_number(arena, "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
     MCP_TRY(mcp_cpu_device(arena, host, cpuinfo.data, max_clock_hz, &cluster.gpu, err));

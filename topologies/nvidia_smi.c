@@ -58,7 +58,6 @@ static bool next_line(struct mcp_arena *arena, const char **at, const char *end,
     struct mcp_text copy = mcp_text_new(arena);
     if (*at >= end)
         return false;
-    mcp_text_append(&copy, "", 0);
     while (*at < end && **at != '\n') {
         size_t skip = escape_length(*at, end);
         if (skip == 0 && (**at == '\t' || (unsigned char)**at >= ' '))

@@ -20,7 +20,6 @@ static char *slurp(struct mcp_arena *arena, FILE *file)
     struct mcp_text text = mcp_text_new(arena);
     char block[4096];
     size_t got;
-    mcp_text_append(&text, "", 0);
     rewind(file);
     while ((got = fread(block, 1, sizeof block, file)) > 0)
         mcp_text_append(&text, block, got);

@@ -278,7 +278,6 @@ Test(cli, output_to_a_file_has_no_escapes_and_ascii_where_asked)
 static char *manual_words(struct mcp_arena *arena, const char *line)
 {
     struct mcp_text words = mcp_text_new(arena);
-    mcp_text_append(&words, "", 0);
     for (; *line != '\n' && *line != '\0'; line++) {
         if (*line != '\\')
             mcp_text_append(&words, line, 1);

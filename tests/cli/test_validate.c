@@ -52,7 +52,6 @@ static struct run validate(struct mcp_arena *arena, const char *table, const cha
     struct mcp_text text = mcp_text_new(arena);
     char block[4096];
     size_t got;
-    mcp_text_append(&text, "", 0);
     while ((got = fread(block, 1, sizeof block, pipe)) > 0)
         mcp_text_append(&text, block, got);
     const int status = pclose(pipe);
