@@ -19,14 +19,9 @@ int64_t mcp_to_ns(double seconds)
     return (int64_t)llround(seconds * 1e9);
 }
 
-static enum mcp_code code_of(const struct mcp_op *op)
-{
-    return (enum mcp_code)mcp_functions[op->function].code;
-}
-
 bool mcp_op_is_transfer(const struct mcp_op *op)
 {
-    enum mcp_code code = code_of(op);
+    enum mcp_code code = mcp_op_code(op);
     return code == MCP_COLLECTIVE || code == MCP_SEND || code == MCP_RECEIVE || code == MCP_SHIFT;
 }
 
@@ -51,7 +46,7 @@ static enum mcp_cost stream_cost(unsigned stream)
 
 enum mcp_cost mcp_op_cost(const struct mcp_op *op)
 {
-    switch (code_of(op)) {
+    switch (mcp_op_code(op)) {
     case MCP_MATMUL:
         return MCP_COST_MATMUL;
     case MCP_ATTENTION:
@@ -180,7 +175,7 @@ static void play_op(struct player *p, const struct mcp_pricing *pricing,
         idle(p, p->end[i], mcp_op_cost(op));
         p->clock[MCP_STREAM_COMPUTE] = p->end[i];
     }
-    if (code_of(op) == MCP_HOST)
+    if (mcp_op_code(op) == MCP_HOST)
         p->issue = p->end[i];
 }
 

@@ -154,7 +154,7 @@ static double bucket_share(const struct mcp_pricing *pricing, const struct mcp_o
 double mcp_transfer_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
     double bytes = (double)op->dims[0] * mcp_dtype_bytes((enum mcp_dtype)op->dtype);
-    switch (mcp_functions[op->function].code) {
+    switch (mcp_op_code(op)) {
     case MCP_COLLECTIVE:
         return collective_seconds(pricing, (enum mcp_function)op->function, op->group, bytes,
                                   bucket_share(pricing, op, bytes));
@@ -172,7 +172,7 @@ double mcp_transfer_seconds(const struct mcp_pricing *pricing, const struct mcp_
 double mcp_op_sent_bytes(const struct mcp_op *op, int ranks)
 {
     double k = ranks, bytes = (double)op->dims[0] * mcp_dtype_bytes((enum mcp_dtype)op->dtype);
-    switch (mcp_functions[op->function].code) {
+    switch (mcp_op_code(op)) {
     case MCP_SEND:
     case MCP_SHIFT:
         return bytes;

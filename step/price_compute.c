@@ -8,11 +8,6 @@
 #include <assert.h>
 #include <math.h>
 
-static enum mcp_code code_of(const struct mcp_op *op)
-{
-    return (enum mcp_code)mcp_functions[op->function].code;
-}
-
 static bool is_backward_attention(const struct mcp_op *op)
 {
     return op->function == MCP_FN_ATTENTION_BACKWARD ||
@@ -26,19 +21,23 @@ static bool is_unfused(const struct mcp_op *op)
            op->function == MCP_FN_ATTENTION_UNFUSED_BACKWARD;
 }
 
+/* The two products of attention's forward over the pairs of the op. */
+static double attention_flops(const struct mcp_op *op)
+{
+    const int64_t *d = op->dims;
+    return 2.0 * (double)d[0] * (double)d[1] * (double)(d[2] + d[3]);
+}
+
+/* The model's backward is twice its forward: what a fused kernel computes again is
+ * priced, not counted. */
 double mcp_op_flops(const struct mcp_op *op)
 {
     const int64_t *d = op->dims;
-    if (code_of(op) == MCP_MATMUL)
+    if (mcp_op_code(op) == MCP_MATMUL)
         return 2.0 * (double)d[0] * (double)d[1] * (double)d[2] * (double)d[3];
-    if (code_of(op) != MCP_ATTENTION)
+    if (mcp_op_code(op) != MCP_ATTENTION)
         return 0;
-    double forward = 2.0 * (double)d[0] * (double)d[1] * (double)(d[2] + d[3]);
-    if (!is_backward_attention(op))
-        return forward;
-    /* the model's backward is twice its forward; recomputing the scores inside a
-     * fused kernel is the kernel's business and priced, not counted */
-    return 2.0 * forward;
+    return attention_flops(op) * (is_backward_attention(op) ? 2 : 1);
 }
 
 static bool accumulates(const struct mcp_op *op)
@@ -117,6 +116,12 @@ static double product_rate(const struct mcp_pricing *pricing, const struct mcp_o
     return gpu->peak_flops_per_s[rate] * frac * groups * (low ? stack->fp8_matmul_frac : 1.0);
 }
 
+/* Seconds that device memory takes for `bytes` of a streaming kernel. */
+static double memory_seconds(const struct mcp_pricing *pricing, double bytes)
+{
+    return bytes / (MCP_MEMORY_FRAC * pricing->question->cluster->gpu.memory_bandwidth_bytes_per_s);
+}
+
 /* Roofline: products at their rate, with a ramp in depth, or the traffic. */
 static double matmul_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
@@ -127,16 +132,14 @@ static double matmul_seconds(const struct mcp_pricing *pricing, const struct mcp
     double tiles = tile_frac(op->dims[0], op->dims[1], groups, gpu->num_multiprocessors);
     double compute = mcp_op_flops(op) / (product_rate(pricing, op) * tiles) * (1 + ramp / depth);
     double accumulator = pricing->question->stack->gradient_bytes > 2 ? 4.0 : 2.0;
-    double traffic =
-        matmul_bytes(op, accumulator) / (MCP_MEMORY_FRAC * gpu->memory_bandwidth_bytes_per_s);
+    double traffic = memory_seconds(pricing, matmul_bytes(op, accumulator));
     double grouped = is_grouped(op) ? gpu->grouped_matmul_frac : 1.0;
     return fmax(compute, traffic / grouped);
 }
 
 static double element_seconds(const struct mcp_pricing *pricing, double bytes)
 {
-    return bytes * pricing->question->stack->elementwise_factor /
-           (MCP_MEMORY_FRAC * pricing->question->cluster->gpu.memory_bandwidth_bytes_per_s);
+    return memory_seconds(pricing, bytes * pricing->question->stack->elementwise_factor);
 }
 
 /* Two batched products over all scores, causal or not, and the traffic of the
@@ -175,32 +178,28 @@ static double attention_seconds(const struct mcp_pricing *pricing, const struct 
     bool backward = is_backward_attention(op);
     const struct mcp_attention_kernel *kernel = mcp_fused_attention_kernel(q);
     assert(kernel != NULL);
-    double flops =
-        2.0 * (double)op->dims[0] * (double)op->dims[1] * (double)(op->dims[2] + op->dims[3]);
     double frac = backward ? kernel->backward_frac : kernel->forward_frac;
     double ramp = 1 + kernel->ramp_tokens / (double)q->job->sequence_length;
     double rate = q->cluster->gpu.peak_flops_per_s[rate_of(pricing, (enum mcp_dtype)op->dtype)] *
                   q->cluster->gpu.sustained_clock_frac * frac * head_frac(op);
     double start = backward ? MCP_ATTENTION_BACKWARD_START_S : MCP_ATTENTION_FORWARD_START_S;
-    return flops * (backward ? MCP_ATTENTION_BACKWARD_PRODUCTS : 1) * ramp / rate + start;
+    double products = backward ? MCP_ATTENTION_BACKWARD_PRODUCTS : 1;
+    return attention_flops(op) * products * ramp / rate + start;
 }
 
 static double map_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
     double bytes = mcp_op_moved_bytes(op);
-    double bandwidth =
-        MCP_MEMORY_FRAC * pricing->question->cluster->gpu.memory_bandwidth_bytes_per_s;
     if (op->function == MCP_FN_CAST)
-        return bytes * pricing->question->stack->fp8_cast_factor / bandwidth;
-    if (op->function == MCP_FN_ADAM || op->function == MCP_FN_ZERO ||
-        op->function == MCP_FN_SUM_SQUARES)
-        return bytes / bandwidth;
+        return memory_seconds(pricing, bytes * pricing->question->stack->fp8_cast_factor);
+    if (mcp_op_cost(op) == MCP_COST_OPTIMIZER)
+        return memory_seconds(pricing, bytes); /* any stack streams these */
     return element_seconds(pricing, bytes);
 }
 
 double mcp_compute_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
-    switch (code_of(op)) {
+    switch (mcp_op_code(op)) {
     case MCP_MATMUL:
         return matmul_seconds(pricing, op);
     case MCP_ATTENTION:

@@ -4,6 +4,11 @@
 
 #include "step/price.h"
 
+static inline enum mcp_code mcp_op_code(const struct mcp_op *op)
+{
+    return (enum mcp_code)mcp_functions[op->function].code;
+}
+
 /* Seconds of a local op, without its kernels' start-up. */
 double mcp_compute_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op);
 /* ... and that start-up. */
