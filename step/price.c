@@ -96,17 +96,12 @@ static double tensor_exposed(const struct mcp_pricing *pricing, const struct mcp
 
 double mcp_op_exposed_frac(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
-    const struct mcp_stack *stack = pricing->question->stack;
-    const struct mcp_overlap *overlap = &pricing->plan->overlap;
     switch (mcp_op_cost(op)) {
     case MCP_COST_TENSOR:
         return tensor_exposed(pricing, op);
     case MCP_COST_EXPERT:
-        return overlap->expert ? 1 - stack->expert_overlap_frac : 1;
-    case MCP_COST_DATA:
-        return overlap->data ? 1 - stack->data_overlap_frac : 1;
-    case MCP_COST_PIPELINE:
-        return overlap->pipeline ? 1 - stack->pipeline_overlap_frac : 1;
+        return pricing->plan->overlap.expert ? 1 - pricing->question->stack->expert_overlap_frac
+                                             : 1;
     default:
         return 1;
     }
@@ -135,8 +130,7 @@ static int64_t duration_of(const struct mcp_pricing *pricing, const struct mcp_o
     enum mcp_cost cost = mcp_op_cost(op);
     if (mcp_op_is_transfer(op)) {
         out->comm_s[cost] += seconds;
-        bool inside = cost != MCP_COST_DATA && cost != MCP_COST_PIPELINE;
-        return mcp_to_ns(inside ? seconds * mcp_op_exposed_frac(pricing, op) : seconds);
+        return mcp_to_ns(seconds * mcp_op_exposed_frac(pricing, op));
     }
     int64_t whole = mcp_to_ns(seconds), start = mcp_to_ns(mcp_op_start_seconds(pricing, op));
     start = start < whole ? start : whole;

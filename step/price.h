@@ -44,7 +44,9 @@ double mcp_op_sent_bytes(const struct mcp_op *op, int ranks);
 
 /* Seconds on the op's own stream, alone; launch start-up included. */
 double mcp_op_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op);
-/* Share of a transfer that its stack cannot hide under this plan, 0 .. 1. */
+/* Share of a tensor or expert transfer that its stack cannot hide under this plan,
+ * 0 .. 1. 1 for all others: a block's play says how far a context ring is hidden,
+ * step/stage.h how far what crosses blocks is. */
 double mcp_op_exposed_frac(const struct mcp_pricing *pricing, const struct mcp_op *op);
 
 /* One collective, for tables, tests and the simulator: `bytes` is the full-size
