@@ -84,7 +84,6 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
     X(ALL_GATHER, "all_gather", COLLECTIVE, 0, 0, 0)                                               \
     X(ALL_TO_ALL, "all_to_all", COLLECTIVE, 0, 0, 0)                                               \
     X(ALL_TO_ALL_V, "all_to_all_v", COLLECTIVE, 0, 0, 0)                                           \
-    X(BROADCAST, "broadcast", COLLECTIVE, 0, 0, 0)                                                 \
     X(SEND, "send", SEND, 0, 0, 0)                                                                 \
     X(RECEIVE, "receive", RECEIVE, 0, 0, 0)                                                        \
     X(SHIFT, "shift", SHIFT, 0, 0, 0)                                                              \

@@ -150,10 +150,15 @@ static double bucket_share(const struct mcp_pricing *pricing, const struct mcp_o
     return once && bucket > bytes ? bytes / bucket : 1;
 }
 
-/* A ring's latency counts whole messages; sends at the slowest boundary. */
+/* Of the full-size buffer, or of the message. */
+static double transfer_bytes(const struct mcp_op *op)
+{
+    return (double)op->dims[0] * mcp_dtype_bytes((enum mcp_dtype)op->dtype);
+}
+
 double mcp_transfer_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
-    double bytes = (double)op->dims[0] * mcp_dtype_bytes((enum mcp_dtype)op->dtype);
+    double bytes = transfer_bytes(op);
     switch (mcp_op_code(op)) {
     case MCP_COLLECTIVE:
         return collective_seconds(pricing, (enum mcp_function)op->function, op->group, bytes,
@@ -171,17 +176,14 @@ double mcp_transfer_seconds(const struct mcp_pricing *pricing, const struct mcp_
 
 double mcp_op_sent_bytes(const struct mcp_op *op, int ranks)
 {
-    double k = ranks, bytes = (double)op->dims[0] * mcp_dtype_bytes((enum mcp_dtype)op->dtype);
+    double k = ranks, bytes = transfer_bytes(op);
+    bool twice = op->function == MCP_FN_ALL_REDUCE || op->function == MCP_FN_ALL_REDUCE_MAX;
     switch (mcp_op_code(op)) {
     case MCP_SEND:
     case MCP_SHIFT:
         return bytes;
     case MCP_COLLECTIVE:
-        if (op->function == MCP_FN_BROADCAST)
-            return bytes;
-        return (op->function == MCP_FN_ALL_REDUCE || op->function == MCP_FN_ALL_REDUCE_MAX ? 2
-                                                                                           : 1) *
-               bytes * (k - 1) / k;
+        return (twice ? 2 : 1) * bytes * (k - 1) / k;
     default:
         return 0;
     }
