@@ -1,281 +1,14 @@
 /* cli/cmd_plan.c: mcpplan plan: search, or predict what is pinned. */
 #include "cli/commands.h"
+#include "cli/plan_options.h"
 #include "cli/plan_view.h"
 #include "core/units.h"
 #include "planner/rule.h"
 #include "step/build.h"
 #include "step/dump.h"
 #include "step/verify.h"
-#include "topologies/detect.h"
 
-#include <math.h>
-#include <string.h>
-
-enum { DEFAULT_SEQUENCE_LENGTH = 4096, MOST_TOP = 100, MOST_OPTIONS = 48 };
-enum method { METHOD_SEARCH, METHOD_RULE, METHOD_EXHAUSTIVE, NUM_METHODS };
-static const char *const method_names[NUM_METHODS] = {"search", "rule", "exhaustive"};
-static const char *const zero_names[4] = {"0", "1", "2", "3"};
-
-struct plan_args {
-    const char *model, *cluster, *stack, *attention, *dump_program;
-    int gpus, top;
-    int64_t global_batch_size, sequence_length;
-    double memory_limit_frac;
-    bool dropout;
-    struct mcp_choice precision;
-    struct mcp_range degrees[MCP_KNOB_MICROBATCH + 1]; /* by knob */
-    struct mcp_choice zero_stage, sequence_parallel, context_parallel_kind, schedule, recompute;
-    struct mcp_choice overlap, method, objective, pipeline_rule, batch_rule;
-};
-
-#define CHOICE(names, value) ((struct mcp_choice){value, names, (int)MCP_COUNT_OF(names)})
-
-static struct plan_args default_args(void)
-{
-    return (struct plan_args){
-        .top = 4,
-        .memory_limit_frac = mcp_job_default().memory_limit_frac,
-        .precision = CHOICE(mcp_precision_names, -1),
-        .zero_stage = CHOICE(zero_names, -1),
-        .sequence_parallel = CHOICE(mcp_off_on, -1),
-        .context_parallel_kind = CHOICE(mcp_context_kind_names, -1),
-        .schedule = CHOICE(mcp_schedule_names, -1),
-        .recompute = CHOICE(mcp_recompute_names, -1),
-        .overlap = CHOICE(mcp_off_on, 1),
-        .method = CHOICE(method_names, METHOD_SEARCH),
-        .objective = CHOICE(mcp_objective_names, MCP_OBJECTIVE_TIME),
-        .pipeline_rule = CHOICE(mcp_off_on, 1),
-        .batch_rule = CHOICE(mcp_off_on, 1),
-    };
-}
-
-static struct mcp_option *add_rows(struct mcp_option *at, const struct mcp_option *rows,
-                                   size_t count)
-{
-    memcpy(at, rows, count * sizeof *rows);
-    return at + count;
-}
-
-static struct mcp_option *question_options(struct plan_args *a, struct mcp_option *at)
-{
-    const struct mcp_option rows[] = {
-        {"What to train, on what", MCP_OPT_HEADING, NULL, NULL},
-        {"model", MCP_OPT_STRING, &a->model, "a preset, a model file or a config.json"},
-        {"cluster", MCP_OPT_STRING, &a->cluster,
-         "a preset (dgx-h100:16 is 16 nodes), a cluster file, or \"this\" machine"},
-        {"gpus", MCP_OPT_COUNT, &a->gpus, "use that many of its GPUs"},
-        {"global-batch-size", MCP_OPT_COUNT64, &a->global_batch_size, "sequences in a step"},
-        {"sequence-length", MCP_OPT_COUNT64, &a->sequence_length,
-         "tokens in a sequence (default: 4096, or the model's limit if less)"},
-        {"precision", MCP_OPT_CHOICE, &a->precision,
-         "in what the linear layers multiply (default: bf16, else fp16, else fp32)"},
-        {"stack", MCP_OPT_STRING, &a->stack,
-         "the software that will run the plan (default: megatron-core; mcpplan-cpu without GPUs)"},
-        {"attention", MCP_OPT_STRING, &a->attention,
-         "attention kernel, or \"unfused\" (default: the stack's)"},
-        {"dropout", MCP_OPT_FLAG, &a->dropout, "train with dropout"},
-        {"memory-limit-frac", MCP_OPT_FRAC, &a->memory_limit_frac,
-         "share of a GPU's memory that a plan may use"},
-    };
-    return add_rows(at, rows, MCP_COUNT_OF(rows));
-}
-
-static struct mcp_option *degree_options(struct plan_args *a, struct mcp_option *at)
-{
-    struct mcp_range *degrees = a->degrees;
-    const struct mcp_option rows[] = {
-        {"Pin (8) or bound (1..8) what the search may choose", MCP_OPT_HEADING, NULL, NULL},
-        {"tensor-parallel", MCP_OPT_RANGE, &degrees[MCP_KNOB_TENSOR], "ranks that cut a matrix"},
-        {"context-parallel", MCP_OPT_RANGE, &degrees[MCP_KNOB_CONTEXT],
-         "ranks that cut a sequence"},
-        {"pipeline-parallel", MCP_OPT_RANGE, &degrees[MCP_KNOB_PIPELINE],
-         "stages that cut the layers"},
-        {"data-parallel", MCP_OPT_RANGE, &degrees[MCP_KNOB_DATA], "replicas"},
-        {"expert-parallel", MCP_OPT_RANGE, &degrees[MCP_KNOB_EXPERT],
-         "ranks that share the experts"},
-        {"virtual-stages", MCP_OPT_RANGE, &degrees[MCP_KNOB_VIRTUAL_STAGES],
-         "chunks of layers on each stage"},
-        {"microbatch-size", MCP_OPT_RANGE, &degrees[MCP_KNOB_MICROBATCH],
-         "sequences that pass a stage together"},
-        {"zero-stage", MCP_OPT_CHOICE, &a->zero_stage,
-         "shard the optimizer (1), gradients (2), weights (3) over replicas"},
-        {"sequence-parallel", MCP_OPT_CHOICE, &a->sequence_parallel,
-         "cut tokens between matrices over the tensor ranks"},
-        {"context-parallel-kind", MCP_OPT_CHOICE, &a->context_parallel_kind,
-         "how attention sees other ranks' tokens"},
-        {"schedule", MCP_OPT_CHOICE, &a->schedule, "order of a stage's microbatches"},
-        {"recompute", MCP_OPT_CHOICE, &a->recompute, "activations that backward makes again"},
-        {"overlap", MCP_OPT_CHOICE, &a->overlap, "hide what communication the stack can"},
-    };
-    return add_rows(at, rows, MCP_COUNT_OF(rows));
-}
-
-static struct mcp_option *search_options(struct plan_args *a, struct mcp_option *at)
-{
-    const struct mcp_option rows[] = {
-        {"How to choose", MCP_OPT_HEADING, NULL, NULL},
-        {"method", MCP_OPT_CHOICE, &a->method,
-         "search; rule: square roots of the sizes; exhaustive: price also what cannot win"},
-        {"objective", MCP_OPT_CHOICE, &a->objective, "what the best plan has least of"},
-        {"top", MCP_OPT_COUNT, &a->top, "plans to show, of different layouts"},
-        {"pipeline-rule", MCP_OPT_CHOICE, &a->pipeline_rule,
-         "at most a fifth as many stages as layers"},
-        {"batch-rule", MCP_OPT_CHOICE, &a->batch_rule,
-         "a replica's batch divisible by microbatch x pipeline"},
-        {"What to write", MCP_OPT_HEADING, NULL, NULL},
-        {"dump-program", MCP_OPT_FILE, &a->dump_program, "the plan's step, op by op"},
-    };
-    return add_rows(at, rows, MCP_COUNT_OF(rows));
-}
-
-static const char description[] =
-    "Every plan with uniform stages is judged: refused by a rule or by memory, or priced in time "
-    "and memory; the best is shown with what the others lose. A pinned pipeline-parallel lifts the "
-    "pipeline rule, a pinned microbatch-size the batch rule. Where every degree, microbatch-size, "
-    "virtual-stages, zero-stage and recompute have one value left, that plan is predicted, whether "
-    "it fits or not.";
-static const char examples[] =
-    "mcpplan plan --model llama-3.1-70b --cluster dgx-h100:8 --global-batch-size 512\n"
-    "mcpplan plan --model gpt3-175b --cluster dgx-a100:128 --global-batch-size 1536 "
-    "--tensor-parallel 8 -o plan.json\n";
-
-static bool parse(struct mcp_context *ctx, struct plan_args *args, int argc, char **argv)
-{
-    struct mcp_option options[MOST_OPTIONS];
-    struct mcp_option *end = question_options(args, options);
-    end = degree_options(args, end);
-    end = search_options(args, end);
-    const struct mcp_usage usage = {
-        .command = "plan",
-        .summary = "find the fastest legal way to split a model over a cluster",
-        .synopsis = "--model M --cluster C --global-batch-size B [options]",
-        .description = description,
-        .options = options,
-        .num_options = (size_t)(end - options),
-        .examples = examples,
-    };
-    static const char *const needed[] = {"model", "cluster", "global-batch-size"};
-    if (!mcp_options_parse(ctx, &usage, argc, argv))
-        return false;
-    for (size_t i = 0; i < MCP_COUNT_OF(needed) && ctx->status == MCP_OK; i++)
-        ctx->status = mcp_options_need(&usage, needed[i], &ctx->err);
-    return ctx->status == MCP_OK;
-}
-
-/* The question */
-
-struct question {
-    struct mcp_model model;
-    struct mcp_cluster cluster;
-    struct mcp_job job;
-    struct mcp_stack stack;
-    struct mcp_question asked; /* points to the four */
-};
-
-static enum mcp_status load_cluster(struct mcp_context *ctx, const struct plan_args *args,
-                                    struct mcp_cluster *cluster)
-{
-    if (mcp_same(args->cluster, "this"))
-        MCP_TRY(mcp_cluster_detect(ctx->arena, cluster, &ctx->err));
-    else
-        MCP_TRY(mcp_cluster_load(ctx->arena, args->cluster, cluster, &ctx->err));
-    if (args->gpus == 0)
-        return MCP_OK;
-    bool one_node = cluster->num_nodes == 1 && strchr(args->cluster, ':') == NULL &&
-                    !mcp_same(args->cluster, "this");
-    if (!one_node || args->gpus <= mcp_cluster_gpus(cluster))
-        return mcp_cluster_take(cluster, args->gpus, &ctx->err);
-    MCP_TRY(mcp_cluster_set_gpus(cluster, args->gpus, &ctx->err));
-    mcp_note("--gpus %d: %d nodes of %s", args->gpus, cluster->num_nodes, cluster->name);
-    return MCP_OK;
-}
-
-static int64_t default_sequence_length(const struct mcp_model *model)
-{
-    int longest = model->max_sequence_length;
-    return longest > 0 && longest < DEFAULT_SEQUENCE_LENGTH ? longest : DEFAULT_SEQUENCE_LENGTH;
-}
-
-static enum mcp_status check_length(const struct mcp_model *model, const struct mcp_job *job,
-                                    struct mcp_error *err)
-{
-    if (model->position != MCP_POSITION_LEARNED || model->max_sequence_length == 0 ||
-        job->sequence_length <= model->max_sequence_length)
-        return MCP_OK;
-    return mcp_fail(err, MCP_INVALID,
-                    "sequence_length=%lld exceeds the %d learned positions of %s; at most %d",
-                    (long long)job->sequence_length, model->max_sequence_length, model->name,
-                    model->max_sequence_length);
-}
-
-/* The first of bf16, fp16, fp32 that the device has a rate for. */
-static enum mcp_precision default_precision(const struct mcp_gpu *gpu)
-{
-    static const enum mcp_precision order[] = {MCP_PRECISION_BF16, MCP_PRECISION_FP16};
-    for (size_t i = 0; i < MCP_COUNT_OF(order); i++)
-        if (!isnan(gpu->peak_flops_per_s[order[i]]))
-            return order[i];
-    return MCP_PRECISION_FP32;
-}
-
-static struct mcp_job job_of(const struct plan_args *args, const struct question *question)
-{
-    struct mcp_job job = mcp_job_default();
-    job.global_batch_size = args->global_batch_size;
-    job.sequence_length = args->sequence_length > 0 ? args->sequence_length
-                                                    : default_sequence_length(&question->model);
-    job.precision = args->precision.value >= 0 ? (enum mcp_precision)args->precision.value
-                                               : default_precision(&question->cluster.gpu);
-    job.dropout = args->dropout;
-    job.attention = args->attention ? args->attention : "";
-    job.memory_limit_frac = args->memory_limit_frac;
-    return job;
-}
-
-static enum mcp_status load_question(struct mcp_context *ctx, const struct plan_args *args,
-                                     struct question *out)
-{
-    MCP_TRY(mcp_model_load(ctx->arena, args->model, &out->model, &ctx->err));
-    MCP_TRY(load_cluster(ctx, args, &out->cluster));
-    bool cpu = default_precision(&out->cluster.gpu) == MCP_PRECISION_FP32;
-    const char *stack = args->stack ? args->stack : cpu ? "mcpplan-cpu" : "megatron-core";
-    MCP_TRY(mcp_stack_load(ctx->arena, stack, &out->stack, &ctx->err));
-    out->job = job_of(args, out);
-    out->asked = (struct mcp_question){&out->model, &out->cluster, &out->job, &out->stack};
-    MCP_TRY(mcp_job_check(&out->job, &ctx->err));
-    MCP_TRY(check_length(&out->model, &out->job, &ctx->err));
-    if (args->objective.value == MCP_OBJECTIVE_COST && isnan(out->cluster.gpu.price_per_gpu_hour))
-        return mcp_fail(&ctx->err, MCP_INVALID,
-                        "--objective cost needs price_per_gpu_hour, which is unknown for %s; "
-                        "state it in a cluster file, or choose --objective time",
-                        out->cluster.gpu.name);
-    return MCP_OK;
-}
-
-static void pin_choice(struct mcp_plan_space *space, enum mcp_knob knob,
-                       const struct mcp_choice *choice)
-{
-    if (choice->value >= 0)
-        mcp_space_pin(space, knob, choice->value);
-}
-
-static struct mcp_plan_space space_of(const struct plan_args *args)
-{
-    struct mcp_plan_space space = mcp_space_default();
-    for (int knob = MCP_KNOB_TENSOR; knob <= MCP_KNOB_MICROBATCH; knob++) {
-        struct mcp_range range = args->degrees[knob];
-        space.knobs[knob] = (struct mcp_interval){range.high > 0, range.low, range.high};
-    }
-    pin_choice(&space, MCP_KNOB_ZERO_STAGE, &args->zero_stage);
-    pin_choice(&space, MCP_KNOB_SEQUENCE_PARALLEL, &args->sequence_parallel);
-    pin_choice(&space, MCP_KNOB_CONTEXT_KIND, &args->context_parallel_kind);
-    pin_choice(&space, MCP_KNOB_SCHEDULE, &args->schedule);
-    pin_choice(&space, MCP_KNOB_RECOMPUTE, &args->recompute);
-    space.pipeline_rule = args->pipeline_rule.value != 0;
-    space.batch_rule = args->batch_rule.value != 0;
-    space.overlap = args->overlap.value != 0;
-    return space;
-}
+enum { MOST_TOP = 100 };
 
 /* The answer */
 
@@ -391,7 +124,7 @@ static void note_lifted(const struct mcp_plan_view *view)
                  view->plan.microbatch_size);
 }
 
-static enum mcp_status search(struct mcp_context *ctx, const struct plan_args *args,
+static enum mcp_status search(struct mcp_context *ctx, const struct mcp_plan_args *args,
                               const struct mcp_plan_space *asked, struct mcp_plan_view *view)
 {
     struct mcp_plan_space *space = MCP_NEW(ctx->arena, struct mcp_plan_space);
@@ -399,7 +132,7 @@ static enum mcp_status search(struct mcp_context *ctx, const struct plan_args *a
     const struct mcp_search_options options = {
         .objective = (enum mcp_objective)args->objective.value,
         .top = args->top < MOST_TOP ? args->top : MOST_TOP,
-        .exhaustive = args->method.value == METHOD_EXHAUSTIVE,
+        .exhaustive = args->method.value == MCP_METHOD_EXHAUSTIVE,
     };
     *space = *asked;
     MCP_TRY(mcp_space_check(view->question, space, &ctx->err));
@@ -431,10 +164,10 @@ static void offer_search(struct mcp_context *ctx, const struct mcp_plan_space *s
 }
 
 /* The rule of thumb's degrees, and the best of what it leaves open. */
-static enum mcp_status by_rule(struct mcp_context *ctx, const struct plan_args *args,
+static enum mcp_status by_rule(struct mcp_context *ctx, const struct mcp_plan_args *args,
                                struct mcp_plan_view *view)
 {
-    struct mcp_plan_space space = space_of(args);
+    struct mcp_plan_space space = mcp_plan_space_of(args);
     view->arithmetic = mcp_rule_arithmetic(ctx->arena, view->question);
     view->plan = mcp_rule_plan(view->question);
     view->has_plan = true;
@@ -466,7 +199,7 @@ static enum mcp_status dump_program(struct mcp_context *ctx, const struct mcp_pl
 }
 
 /* A refused question is answered too, but leaves no file. */
-static enum mcp_status show(struct mcp_context *ctx, const struct plan_args *args,
+static enum mcp_status show(struct mcp_context *ctx, const struct mcp_plan_args *args,
                             const struct mcp_plan_view *view)
 {
     bool refused = view->refusals.count > 0 && !view->predicts;
@@ -482,20 +215,20 @@ static enum mcp_status show(struct mcp_context *ctx, const struct plan_args *arg
 
 enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
 {
-    struct plan_args args = default_args();
-    struct question question;
-    if (!parse(ctx, &args, argc, argv))
+    struct mcp_plan_args args = mcp_plan_args_default();
+    struct mcp_plan_question question;
+    if (!mcp_plan_args_parse(ctx, &args, argc, argv))
         return ctx->status;
-    MCP_TRY(load_question(ctx, &args, &question));
+    MCP_TRY(mcp_plan_load_question(ctx, &args, &question));
     struct mcp_plan_view view = {
         .question = &question.asked,
         .objective = (enum mcp_objective)args.objective.value,
-        .method = method_names[args.method.value],
+        .method = mcp_plan_method_names[args.method.value],
     };
-    if (args.method.value == METHOD_RULE) {
+    if (args.method.value == MCP_METHOD_RULE) {
         MCP_TRY(by_rule(ctx, &args, &view));
     } else {
-        const struct mcp_plan_space space = space_of(&args);
+        const struct mcp_plan_space space = mcp_plan_space_of(&args);
         MCP_TRY(search(ctx, &args, &space, &view));
     }
     return show(ctx, &args, &view);
