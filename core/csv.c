@@ -3,7 +3,6 @@
 
 #include "core/text.h"
 
-#include <limits.h>
 #include <string.h>
 
 struct reader {
@@ -187,20 +186,6 @@ const char *mcp_csv_cell(const struct mcp_csv *csv, size_t row, const char *colu
     size_t i = find_column(csv, column);
     return i < csv->num_columns && row < csv->num_rows ? csv->cells[row * csv->num_columns + i]
                                                        : "";
-}
-
-bool mcp_csv_int64(const struct mcp_csv *csv, size_t row, const char *column, int64_t *out)
-{
-    return mcp_parse_int64(mcp_csv_cell(csv, row, column), out);
-}
-
-bool mcp_csv_int(const struct mcp_csv *csv, size_t row, const char *column, int *out)
-{
-    int64_t value;
-    if (!mcp_csv_int64(csv, row, column, &value) || value < INT_MIN || value > INT_MAX)
-        return false;
-    *out = (int)value;
-    return true;
 }
 
 bool mcp_csv_double(const struct mcp_csv *csv, size_t row, const char *column, double *out)

@@ -10,7 +10,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 struct mcp_csv {
     const char *path;
@@ -30,9 +29,7 @@ enum mcp_status mcp_csv_parse(struct mcp_arena *arena, const char *name, const c
 const char *mcp_csv_cell(const struct mcp_csv *csv, size_t row, const char *column);
 bool mcp_csv_has_column(const struct mcp_csv *csv, const char *column);
 
-/* Numbers: false, leaving *out, when the cell is empty or not a number. */
-bool mcp_csv_int(const struct mcp_csv *csv, size_t row, const char *column, int *out);
-bool mcp_csv_int64(const struct mcp_csv *csv, size_t row, const char *column, int64_t *out);
+/* False, leaving *out, when the cell is empty or not a number. */
 bool mcp_csv_double(const struct mcp_csv *csv, size_t row, const char *column, double *out);
 
 #endif

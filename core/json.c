@@ -230,21 +230,6 @@ bool mcp_json_is_array(const struct mcp_json *json)
     return json_is_array(json->value);
 }
 
-bool mcp_json_is_string(const struct mcp_json *json)
-{
-    return json_is_string(json->value);
-}
-
-bool mcp_json_is_number(const struct mcp_json *json)
-{
-    return json_is_number(json->value);
-}
-
-bool mcp_json_is_bool(const struct mcp_json *json)
-{
-    return json_is_boolean(json->value);
-}
-
 size_t mcp_json_count(const struct mcp_json *json)
 {
     return mcp_json_is_object(json) ? json_object_size(json->value) : json_array_size(json->value);
@@ -354,7 +339,7 @@ enum mcp_status mcp_json_bool(struct mcp_json *json, const char *key, bool *out,
                               struct mcp_error *err)
 {
     struct mcp_json child = get(json, key);
-    if (!mcp_json_is_bool(&child))
+    if (!json_is_boolean(child.value))
         return fail_type(&child, err, "true or false");
     *out = json_is_true(child.value);
     return MCP_OK;
@@ -372,7 +357,7 @@ enum mcp_status mcp_json_quantity(struct mcp_json *json, const char *key,
 {
     struct mcp_json child = get(json, key);
     struct mcp_error problem;
-    if (!mcp_json_is_string(&child))
+    if (!json_is_string(child.value))
         return fail_type(&child, err, "a string with a number and its unit");
     if (mcp_quantity_parse(json_string_value(child.value), dimension, out, &problem) != MCP_OK)
         return mcp_json_fail(&child, err, "%s", problem.text);
@@ -440,12 +425,6 @@ enum mcp_status mcp_json_maybe_int(struct mcp_json *json, const char *key, int *
     return mcp_json_has(json, key) ? mcp_json_int(json, key, out, err) : MCP_OK;
 }
 
-enum mcp_status mcp_json_maybe_int64(struct mcp_json *json, const char *key, int64_t *out,
-                                     struct mcp_error *err)
-{
-    return mcp_json_has(json, key) ? mcp_json_int64(json, key, out, err) : MCP_OK;
-}
-
 enum mcp_status mcp_json_maybe_double(struct mcp_json *json, const char *key, double *out,
                                       struct mcp_error *err)
 {
@@ -462,13 +441,6 @@ enum mcp_status mcp_json_maybe_string(struct mcp_json *json, const char *key, co
                                       struct mcp_error *err)
 {
     return mcp_json_has(json, key) ? mcp_json_string(json, key, out, err) : MCP_OK;
-}
-
-enum mcp_status mcp_json_maybe_quantity(struct mcp_json *json, const char *key,
-                                        enum mcp_dimension dimension, double *out,
-                                        struct mcp_error *err)
-{
-    return mcp_json_has(json, key) ? mcp_json_quantity(json, key, dimension, out, err) : MCP_OK;
 }
 
 /* --- keys that nobody read --- */

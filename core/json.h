@@ -34,9 +34,6 @@ enum mcp_status mcp_json_fail(const struct mcp_json *json, struct mcp_error *err
 bool mcp_json_has(struct mcp_json *json, const char *key);
 bool mcp_json_is_object(const struct mcp_json *json);
 bool mcp_json_is_array(const struct mcp_json *json);
-bool mcp_json_is_string(const struct mcp_json *json);
-bool mcp_json_is_number(const struct mcp_json *json);
-bool mcp_json_is_bool(const struct mcp_json *json);
 size_t mcp_json_count(const struct mcp_json *json); /* elements or keys */
 
 /* Required values: MCP_FORMAT when missing, null or of another type. Integers
@@ -65,17 +62,12 @@ enum mcp_status mcp_json_array(struct mcp_json *json, const char *key, struct mc
 /* Optional values: `*out` keeps what it had when the key is absent or null. */
 enum mcp_status mcp_json_maybe_int(struct mcp_json *json, const char *key, int *out,
                                    struct mcp_error *err);
-enum mcp_status mcp_json_maybe_int64(struct mcp_json *json, const char *key, int64_t *out,
-                                     struct mcp_error *err);
 enum mcp_status mcp_json_maybe_double(struct mcp_json *json, const char *key, double *out,
                                       struct mcp_error *err);
 enum mcp_status mcp_json_maybe_bool(struct mcp_json *json, const char *key, bool *out,
                                     struct mcp_error *err);
 enum mcp_status mcp_json_maybe_string(struct mcp_json *json, const char *key, const char **out,
                                       struct mcp_error *err);
-enum mcp_status mcp_json_maybe_quantity(struct mcp_json *json, const char *key,
-                                        enum mcp_dimension dimension, double *out,
-                                        struct mcp_error *err);
 
 /* Elements: of an array by index, of an object by position (key in *key). */
 struct mcp_json *mcp_json_at(struct mcp_json *array, size_t index);
@@ -92,7 +84,6 @@ const char *mcp_json_ignored(struct mcp_arena *arena, struct mcp_json *json);
 
 /* Writing. Setters append in order; a NaN double becomes null (unknown). */
 struct mcp_json *mcp_json_new_object(struct mcp_arena *arena);
-struct mcp_json *mcp_json_new_array(struct mcp_arena *arena);
 void mcp_json_set_int(struct mcp_json *object, const char *key, int64_t value);
 void mcp_json_set_double(struct mcp_json *object, const char *key, double value);
 void mcp_json_set_bool(struct mcp_json *object, const char *key, bool value);
@@ -102,7 +93,6 @@ void mcp_json_set_null(struct mcp_json *object, const char *key);
 struct mcp_json *mcp_json_set_object(struct mcp_json *object, const char *key);
 struct mcp_json *mcp_json_set_array(struct mcp_json *object, const char *key);
 void mcp_json_add_int(struct mcp_json *array, int64_t value);
-void mcp_json_add_double(struct mcp_json *array, double value);
 void mcp_json_add_string(struct mcp_json *array, const char *value);
 struct mcp_json *mcp_json_add_object(struct mcp_json *array);
 struct mcp_json *mcp_json_add_array(struct mcp_json *array);

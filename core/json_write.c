@@ -14,11 +14,6 @@ struct mcp_json *mcp_json_new_object(struct mcp_arena *arena)
     return mcp_json_new_root(arena, "output", json_object());
 }
 
-struct mcp_json *mcp_json_new_array(struct mcp_arena *arena)
-{
-    return mcp_json_new_root(arena, "output", json_array());
-}
-
 /* JSON is UTF-8; a file's name need not be. */
 static json_t *new_string(struct mcp_arena *arena, const char *value)
 {
@@ -89,11 +84,6 @@ struct mcp_json *mcp_json_set_array(struct mcp_json *object, const char *key)
 void mcp_json_add_int(struct mcp_json *array, int64_t value)
 {
     put(array, NULL, json_integer(value));
-}
-
-void mcp_json_add_double(struct mcp_json *array, double value)
-{
-    put(array, NULL, new_number(value));
 }
 
 void mcp_json_add_string(struct mcp_json *array, const char *value)

@@ -251,37 +251,3 @@ int mcp_group_in_domain(const struct mcp_plan *plan, unsigned axes, int domain)
         members *= run_in_domain(ranks.items[i], domain);
     return members;
 }
-
-const char *mcp_group_name(unsigned axes)
-{
-    static const char *const names[] = {"none",
-                                        "tensor",
-                                        "context",
-                                        "tensor+context",
-                                        "data",
-                                        "tensor+data",
-                                        "context+data",
-                                        "tensor+context+data",
-                                        "pipeline",
-                                        "tensor+pipeline",
-                                        "context+pipeline",
-                                        "tensor+context+pipeline",
-                                        "data+pipeline",
-                                        "tensor+data+pipeline",
-                                        "context+data+pipeline",
-                                        "tensor+context+data+pipeline"};
-    if (axes < sizeof names / sizeof *names)
-        return names[axes];
-    switch (axes) {
-    case MCP_EXPERT:
-        return "expert";
-    case MCP_EXPERT_DATA:
-        return "expert_data";
-    case MCP_EXPERT | MCP_EXPERT_DATA:
-        return "expert+expert_data";
-    case MCP_ENDS:
-        return "ends";
-    default:
-        return "mixed";
-    }
-}

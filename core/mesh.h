@@ -21,7 +21,4 @@ int mcp_group_in_domain(const struct mcp_plan *plan, unsigned axes, int domain);
  * their number, at most mcp_group_size(). `members` has room for it. */
 int mcp_group_members(const struct mcp_plan *plan, unsigned axes, int rank, int *members);
 
-/* "tensor", "context+data" ...; in static storage. */
-const char *mcp_group_name(unsigned axes);
-
 #endif

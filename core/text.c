@@ -146,11 +146,6 @@ bool mcp_same(const char *a, const char *b)
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-bool mcp_same_ignoring_case(const char *a, const char *b)
-{
-    return a == b || (a != NULL && b != NULL && strcasecmp(a, b) == 0);
-}
-
 bool mcp_starts_with(const char *text, const char *prefix)
 {
     return strncmp(text, prefix, strlen(prefix)) == 0;

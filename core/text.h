@@ -33,7 +33,6 @@ void mcp_text_add_number(struct mcp_text *text, double value);
 const char *mcp_nearest(const char *word, const char *const *candidates, size_t count);
 
 bool mcp_same(const char *a, const char *b); /* both may be NULL */
-bool mcp_same_ignoring_case(const char *a, const char *b);
 bool mcp_starts_with(const char *text, const char *prefix);
 bool mcp_ends_with(const char *text, const char *suffix);
 bool mcp_contains_ignoring_case(const char *text, const char *part);

@@ -217,8 +217,3 @@ bool mcp_multiply(int64_t a, int64_t b, int64_t *product)
 {
     return !__builtin_mul_overflow(a, b, product);
 }
-
-bool mcp_add(int64_t a, int64_t b, int64_t *sum)
-{
-    return !__builtin_add_overflow(a, b, sum);
-}

@@ -30,12 +30,11 @@ enum mcp_status mcp_quantity_parse(const char *text, enum mcp_dimension dimensio
  * "450 GB/s", "989 TFLOP/s". Bytes print in binary prefixes. */
 const char *mcp_show(struct mcp_arena *arena, double value, enum mcp_dimension dimension);
 
-/* Counts for people: "70.6 B" parameters, "1,024". */
-const char *mcp_show_count(struct mcp_arena *arena, double value);    /* 70.6B, 15.2M */
-const char *mcp_show_integer(struct mcp_arena *arena, int64_t value); /* 1,024 */
+/* Counts for people. */
+const char *mcp_show_count(struct mcp_arena *arena, double value);    /* "70.6B", "15.2M" */
+const char *mcp_show_integer(struct mcp_arena *arena, int64_t value); /* "1,024" */
 
-/* a x b and a + b, or false when it does not fit. */
+/* a x b, or false when it does not fit. */
 bool mcp_multiply(int64_t a, int64_t b, int64_t *product);
-bool mcp_add(int64_t a, int64_t b, int64_t *sum);
 
 #endif

@@ -329,13 +329,13 @@ ParameterizedTest(struct case_number *c, json, numbers)
 {
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_error err = {""};
-    struct mcp_json *list = mcp_json_new_array(arena), *again;
+    struct mcp_json *object = mcp_json_new_object(arena), *again;
     double back = -1;
-    mcp_json_add_double(list, c->value);
-    const char *text = mcp_json_text(arena, list);
-    cr_expect(eq(str, (char *)text, mcp_format(arena, "[%s]\n", c->want)));
+    mcp_json_set_double(object, "x", c->value);
+    const char *text = mcp_json_text(arena, object);
+    cr_expect(eq(str, (char *)text, mcp_format(arena, "{\n  \"x\": %s\n}\n", c->want)));
     cr_assert(eq(int, (int)parse(arena, text, &again, &err), MCP_OK), "%s", err.text);
-    cr_assert(eq(int, (int)mcp_json_as_double(mcp_json_at(again, 0), &back, &err), MCP_OK));
+    cr_assert(eq(int, (int)mcp_json_double(again, "x", &back, &err), MCP_OK));
     cr_expect(eq(dbl, back, c->value));
     mcp_arena_free(arena);
 }

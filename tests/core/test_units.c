@@ -113,9 +113,6 @@ Test(units, overflow_is_seen_not_wrapped)
     int64_t result = 5;
     cr_expect(eq(int, mcp_multiply((int64_t)1 << 32, (int64_t)1 << 31, &result), false));
     cr_expect(eq(int, mcp_multiply(INT64_MIN, -1, &result), false));
-    cr_expect(eq(int, mcp_add(INT64_MAX, 1, &result), false));
     cr_expect(mcp_multiply((int64_t)1 << 31, (int64_t)1 << 31, &result));
     cr_expect(eq(i64, result, (int64_t)1 << 62));
-    cr_expect(mcp_add(INT64_MIN, INT64_MAX, &result));
-    cr_expect(eq(i64, result, -1));
 }

@@ -14,8 +14,8 @@ static void read_all(struct mcp_json *json)
     int64_t whole;
     double number;
     int choice;
-    (void)mcp_json_maybe_int64(json, "a", &whole, &err);
-    (void)mcp_json_maybe_quantity(json, "b", MCP_BYTES, &number, &err);
+    (void)mcp_json_int64(json, "a", &whole, &err);
+    (void)mcp_json_quantity(json, "b", MCP_BYTES, &number, &err);
     (void)mcp_json_choice(json, "c", names, 2, &choice, &err);
     (void)mcp_json_as_string(json, &text, &err);
     for (size_t i = 0; i < mcp_json_count(json); i++)

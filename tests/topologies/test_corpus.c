@@ -54,9 +54,10 @@ static bool agrees(const struct mcp_node *node, struct range a, struct range b, 
 static bool row_agrees(const struct mcp_csv *index, size_t row, const struct mcp_node *node)
 {
     struct range gpus = {0, node->num_gpus}, nics = {node->num_gpus, mcp_node_devices(node)};
-    int want_gpus = -1, want_nics = -1, known = 0, devices = mcp_node_devices(node);
-    mcp_csv_int(index, row, "gpus", &want_gpus);
-    mcp_csv_int(index, row, "nics", &want_nics);
+    int known = 0, devices = mcp_node_devices(node);
+    int64_t want_gpus = -1, want_nics = -1;
+    (void)mcp_parse_int64(mcp_csv_cell(index, row, "gpus"), &want_gpus);
+    (void)mcp_parse_int64(mcp_csv_cell(index, row, "nics"), &want_nics);
     return node->num_gpus == want_gpus && node->num_nics == want_nics &&
            agrees(node, gpus, gpus, mcp_csv_cell(index, row, "gpu_pairs"), &known) &&
            agrees(node, gpus, nics, mcp_csv_cell(index, row, "gpu_nic_pairs"), &known) &&
