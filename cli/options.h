@@ -30,8 +30,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MCP_COUNT_OF(array) (sizeof(array) / sizeof *(array))
-
 enum mcp_option_type {
     MCP_OPT_HEADING, /* begins a group in help; value and help are NULL */
     MCP_OPT_FLAG,    /* bool: given or not */

@@ -21,6 +21,9 @@ void *mcp_alloc(struct mcp_arena *arena, size_t count, size_t size);
 #define MCP_NEW(arena, type) ((type *)mcp_alloc((arena), 1, sizeof(type)))
 #define MCP_ARRAY(arena, count, type) ((type *)mcp_alloc((arena), (size_t)(count), sizeof(type)))
 
+/* Elements of an array that is no pointer. */
+#define MCP_COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
 /* Room for one element more: an array of more than `count` elements of `size`
  * bytes that starts with the `count` elements of `old`, the rest zero. Capacity
  * doubles in `*capacity`. Returns `old` itself while it is large enough. */

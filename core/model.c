@@ -27,7 +27,6 @@ const char *const mcp_attention_names[2] = {"grouped", "latent"};
 const char *const mcp_mlp_names[2] = {"dense", "experts"};
 static const char *const norm_names[] = {"rmsnorm", "layernorm"};
 static const char *const position_names[] = {"rotary", "learned", "alibi", "none"};
-#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 struct field {
     const char *key;
@@ -114,7 +113,7 @@ bool mcp_layer_kind_equal(const struct mcp_layer_kind *a, const struct mcp_layer
 {
     if (a->attention != b->attention || a->mlp != b->mlp)
         return false;
-    for (size_t i = 0; i < COUNT_OF(kind_fields); i++) {
+    for (size_t i = 0; i < MCP_COUNT_OF(kind_fields); i++) {
         const struct field *field = &kind_fields[i];
         if (field->is_bool ? get_bool(a, field) != get_bool(b, field)
                            : get_int(a, field) != get_int(b, field))
@@ -217,7 +216,7 @@ static enum mcp_status check_kinds(const struct mcp_model *model, struct mcp_err
                         model->num_kinds, MCP_MAX_LAYER_KINDS);
     for (int i = 0; i < model->num_kinds; i++) {
         const struct mcp_layer_kind *kind = &model->kinds[i];
-        MCP_TRY(check_ranges(kind, kind_fields, COUNT_OF(kind_fields), err));
+        MCP_TRY(check_ranges(kind, kind_fields, MCP_COUNT_OF(kind_fields), err));
         MCP_TRY(check_attention(kind, err));
         MCP_TRY(check_mlp(kind, err));
     }
@@ -252,7 +251,7 @@ static enum mcp_status check_total(const struct mcp_model *model, struct mcp_err
 
 enum mcp_status mcp_model_check(const struct mcp_model *model, struct mcp_error *err)
 {
-    MCP_TRY(check_ranges(model, model_fields, COUNT_OF(model_fields), err));
+    MCP_TRY(check_ranges(model, model_fields, MCP_COUNT_OF(model_fields), err));
     if (model->position == MCP_POSITION_LEARNED && model->max_sequence_length < 1)
         return mcp_fail(err, MCP_INVALID,
                         "max_sequence_length=0: learned positions need their number");
@@ -307,7 +306,7 @@ static enum mcp_status read_kind(struct mcp_json *json, const struct mcp_model *
                                     .mlp = (enum mcp_mlp_kind)mlp};
     MCP_TRY(mcp_json_int(json, "num_attention_heads", &kind->num_attention_heads, err));
     kind->num_kv_heads = kind->num_attention_heads;
-    MCP_TRY(read_fields(json, kind_fields, COUNT_OF(kind_fields), kind, err));
+    MCP_TRY(read_fields(json, kind_fields, MCP_COUNT_OF(kind_fields), kind, err));
     if (!mcp_json_has(json, "head_dim"))
         MCP_TRY(default_head_dim(json, model->hidden_size, kind, err));
     if (!mcp_json_has(json, "value_head_dim"))
@@ -389,9 +388,9 @@ static enum mcp_status read_names(struct mcp_json *json, struct mcp_model *model
     MCP_TRY(mcp_json_maybe_string(json, "family", &model->family, err));
     MCP_TRY(mcp_json_maybe_string(json, "source", &model->source, err));
     MCP_TRY(mcp_json_maybe_string(json, "note", &model->note, err));
-    MCP_TRY(maybe_choice(json, "norm", norm_names, COUNT_OF(norm_names), &norm, err));
-    MCP_TRY(
-        maybe_choice(json, "position", position_names, COUNT_OF(position_names), &position, err));
+    MCP_TRY(maybe_choice(json, "norm", norm_names, MCP_COUNT_OF(norm_names), &norm, err));
+    MCP_TRY(maybe_choice(json, "position", position_names, MCP_COUNT_OF(position_names), &position,
+                         err));
     model->norm = (enum mcp_norm_kind)norm;
     model->position = (enum mcp_position_kind)position;
     return mcp_json_maybe_bool(json, "tied_embeddings", &model->tied_embeddings, err);
@@ -414,7 +413,7 @@ static void skip_derived(struct mcp_json *json)
         "parameters",      "active_parameters",        "flops_per_token_forward",
         "sequence_length", "flops_per_token_training", "derived",
     };
-    for (size_t i = 0; i < COUNT_OF(keys); i++)
+    for (size_t i = 0; i < MCP_COUNT_OF(keys); i++)
         (void)mcp_json_has(json, keys[i]);
 }
 
@@ -426,9 +425,9 @@ static enum mcp_status read_own(struct mcp_arena *arena, struct mcp_json *json,
     MCP_TRY(mcp_json_int(json, "num_layers", &model->num_layers, err));
     MCP_TRY(mcp_json_int(json, "hidden_size", &model->hidden_size, err));
     MCP_TRY(mcp_json_int(json, "vocab_size", &model->vocab_size, err));
-    MCP_TRY(read_fields(json, model_fields, COUNT_OF(model_fields), model, err));
+    MCP_TRY(read_fields(json, model_fields, MCP_COUNT_OF(model_fields), model, err));
     MCP_TRY(mcp_json_maybe_int(json, "mtp_kind", &model->mtp_kind, err));
-    MCP_TRY(check_ranges(model, model_fields, COUNT_OF(model_fields), err));
+    MCP_TRY(check_ranges(model, model_fields, MCP_COUNT_OF(model_fields), err));
     MCP_TRY(read_kinds(json, model, err));
     MCP_TRY(read_layers(arena, json, model, err));
     skip_derived(json);
@@ -545,7 +544,7 @@ void mcp_model_to_json(const struct mcp_model *model, struct mcp_json *object)
     write_text(object, "family", model->family);
     write_text(object, "source", model->source);
     write_text(object, "note", model->note);
-    write_fields(model, model_fields, COUNT_OF(model_fields), object);
+    write_fields(model, model_fields, MCP_COUNT_OF(model_fields), object);
     if (model->num_mtp_layers > 0)
         mcp_json_set_int(object, "mtp_kind", model->mtp_kind);
     mcp_json_set_string(object, "norm", norm_names[model->norm]);
@@ -556,7 +555,7 @@ void mcp_model_to_json(const struct mcp_model *model, struct mcp_json *object)
         struct mcp_json *kind = mcp_json_add_object(kinds);
         mcp_json_set_string(kind, "attention", mcp_attention_names[model->kinds[i].attention]);
         mcp_json_set_string(kind, "mlp", mcp_mlp_names[model->kinds[i].mlp]);
-        write_fields(&model->kinds[i], kind_fields, COUNT_OF(kind_fields), kind);
+        write_fields(&model->kinds[i], kind_fields, MCP_COUNT_OF(kind_fields), kind);
     }
     if (model->num_kinds > 1)
         write_layers(model, object);

@@ -5,8 +5,6 @@
 #include <ctype.h>
 #include <string.h>
 
-#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
-
 /* Which layers -------------------------------------------------------------- */
 
 static bool always(const struct mcp_layer_rules *rules, int layer)
@@ -146,7 +144,7 @@ static bool is_class_of(struct mcp_arena *arena, const char *class_name,
 static const struct mcp_family *family_of(struct mcp_arena *arena, const char *model_type,
                                           const char *class_name)
 {
-    for (size_t i = 0; i < COUNT_OF(families); i++)
+    for (size_t i = 0; i < MCP_COUNT_OF(families); i++)
         if (model_type[0] != '\0' ? mcp_same(families[i].model_type, model_type)
                                   : is_class_of(arena, class_name, &families[i]))
             return &families[i];
@@ -157,7 +155,7 @@ static bool is_encoder(struct mcp_arena *arena, const char *model_type, const ch
 {
     const char *type = plain_name(arena, model_type);
     const char *plain = plain_name(arena, class_name);
-    for (size_t i = 0; i < COUNT_OF(encoders); i++) {
+    for (size_t i = 0; i < MCP_COUNT_OF(encoders); i++) {
         const char *tail = class_tail(plain, encoders[i]);
         if (mcp_same(type, encoders[i]) ||
             (tail != NULL && (mcp_starts_with(tail, "for") || mcp_starts_with(tail, "model"))))
@@ -169,9 +167,9 @@ static bool is_encoder(struct mcp_arena *arena, const char *model_type, const ch
 static enum mcp_status fail_unknown(struct mcp_arena *arena, struct mcp_json *config,
                                     const char *model_type, struct mcp_error *err)
 {
-    const char *names[COUNT_OF(families)];
+    const char *names[MCP_COUNT_OF(families)];
     struct mcp_text known = mcp_text_new(arena);
-    for (size_t i = 0; i < COUNT_OF(families); i++) {
+    for (size_t i = 0; i < MCP_COUNT_OF(families); i++) {
         names[i] = families[i].model_type;
         mcp_text_add(&known, "%s%s", i == 0 ? "" : ", ", names[i]);
     }
@@ -180,7 +178,7 @@ static enum mcp_status fail_unknown(struct mcp_arena *arena, struct mcp_json *co
                              "no schema of ours, and no model_type or architecture of a known "
                              "family (%s): is this a config.json?",
                              known.data);
-    const char *nearest = mcp_nearest(model_type, names, COUNT_OF(names));
+    const char *nearest = mcp_nearest(model_type, names, MCP_COUNT_OF(names));
     if (nearest == NULL)
         return mcp_json_fail(config, err, "model_type \"%.60s\" is not a known family (%s)",
                              model_type, known.data);

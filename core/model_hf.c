@@ -8,7 +8,6 @@
 
 #include <assert.h>
 
-#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 #define MAX_CONFIG_LAYERS 65536
 
 /* Keys ---------------------------------------------------------------------- */
@@ -145,11 +144,11 @@ static enum mcp_status require_keys(struct mcp_arena *arena, const struct config
     static const enum key always_needed[] = {HIDDEN_SIZE, NUM_LAYERS, NUM_HEADS, VOCAB_SIZE};
     static const enum key latent[] = {KV_LORA_RANK, QK_NOPE_HEAD_DIM, QK_ROPE_HEAD_DIM, V_HEAD_DIM};
     static const enum key experts[] = {NUM_EXPERTS, EXPERTS_PER_TOKEN};
-    for (size_t i = 0; i < COUNT_OF(always_needed); i++)
+    for (size_t i = 0; i < MCP_COUNT_OF(always_needed); i++)
         MCP_TRY(require_key(arena, config, always_needed[i], err));
-    for (size_t i = 0; has_trait(config, MCP_FAMILY_LATENT) && i < COUNT_OF(latent); i++)
+    for (size_t i = 0; has_trait(config, MCP_FAMILY_LATENT) && i < MCP_COUNT_OF(latent); i++)
         MCP_TRY(require_key(arena, config, latent[i], err));
-    for (size_t i = 0; has_trait(config, MCP_FAMILY_EXPERTS) && i < COUNT_OF(experts); i++)
+    for (size_t i = 0; has_trait(config, MCP_FAMILY_EXPERTS) && i < MCP_COUNT_OF(experts); i++)
         MCP_TRY(require_key(arena, config, experts[i], err));
     if (has_trait(config, MCP_FAMILY_EXPERTS) && !has_trait(config, MCP_FAMILY_FFN_IS_MOE))
         MCP_TRY(require_key(arena, config, MOE_FFN_SIZE, err));
@@ -384,7 +383,7 @@ static const char *left_aside(struct mcp_arena *arena, struct mcp_json *json,
     if (other != NULL)
         mcp_text_add(&text, "architectures (%s is read as %s)", mcp_printable(arena, other),
                      family->model_type);
-    for (size_t i = 0; i < COUNT_OF(explained); i++)
+    for (size_t i = 0; i < MCP_COUNT_OF(explained); i++)
         if (mcp_json_has(json, explained[i][0]))
             mcp_text_add(&text, "%s%s (%s)", text.length > 0 ? ", " : "", explained[i][0],
                          explained[i][1]);

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 #define GIB 1073741824.0
 
 /* What a tool shows of the bytes that its process has allocated. */
@@ -38,7 +37,7 @@ static const struct {
 
 static const struct quantity *find_quantity(const char *name)
 {
-    for (size_t i = 0; i < COUNT_OF(quantities); i++)
+    for (size_t i = 0; i < MCP_COUNT_OF(quantities); i++)
         if (mcp_starts_with(name, quantities[i].name))
             return &quantities[i];
     return NULL;
@@ -46,7 +45,7 @@ static const struct quantity *find_quantity(const char *name)
 
 static double unit_bytes(const char *name)
 {
-    for (size_t i = 0; i < COUNT_OF(units); i++)
+    for (size_t i = 0; i < MCP_COUNT_OF(units); i++)
         if (mcp_starts_with(name, units[i].name))
             return units[i].bytes;
     return (double)NAN;
@@ -227,7 +226,7 @@ static void write_pairs(struct mcp_arena *arena, const struct mcp_memory_accurac
         {"mean", "%", MCP_RIGHT},   {"median", "%", MCP_RIGHT}, {"max", "%", MCP_RIGHT},
         {"bias", "%", MCP_RIGHT},
     };
-    struct mcp_table *table = mcp_table_new(arena, columns, COUNT_OF(columns));
+    struct mcp_table *table = mcp_table_new(arena, columns, MCP_COUNT_OF(columns));
     const struct mcp_memory_row **pairs;
     const int count = list_pairs(arena, memory, &pairs);
     for (int i = 0; i < count; i++) {
@@ -260,7 +259,7 @@ static void write_rows(struct mcp_arena *arena, const struct mcp_memory_accuracy
     };
     const struct mcp_memory_row **rows =
         MCP_ARRAY(arena, memory->num_rows, const struct mcp_memory_row *);
-    struct mcp_table *table = mcp_table_new(arena, columns, COUNT_OF(columns));
+    struct mcp_table *table = mcp_table_new(arena, columns, MCP_COUNT_OF(columns));
     int count = 0;
     for (int i = 0; i < memory->num_rows; i++)
         if (memory->rows[i].reason == NULL)

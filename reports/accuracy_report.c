@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 enum { FITTED_LIMIT = 64 };
 
 /* Distinct names, in order of appearance --------------------------------- */
@@ -72,7 +71,7 @@ static void stats_row(struct mcp_table *table, const char *name,
 static void write_sets(struct mcp_arena *arena, const struct mcp_accuracy *accuracy,
                        const struct mcp_style *style, struct mcp_text *out)
 {
-    struct mcp_table *table = mcp_table_new(arena, stats_columns, COUNT_OF(stats_columns));
+    struct mcp_table *table = mcp_table_new(arena, stats_columns, MCP_COUNT_OF(stats_columns));
     struct names families = names_new(arena, accuracy->num_rows);
     for (int i = 0; i < mcp_num_accuracy_sets; i++) {
         const struct mcp_accuracy_set *set = &mcp_accuracy_sets[i];
@@ -130,7 +129,7 @@ static void write_ranking(struct mcp_arena *arena, const struct mcp_accuracy *ac
         {"", "max %", MCP_RIGHT},
     };
     struct names families = names_new(arena, accuracy->num_groups);
-    struct mcp_table *table = mcp_table_new(arena, columns, COUNT_OF(columns));
+    struct mcp_table *table = mcp_table_new(arena, columns, MCP_COUNT_OF(columns));
     for (int i = 0; i < accuracy->num_groups; i++)
         names_add(&families, accuracy->groups[i].family);
     names_sort(&families);
@@ -158,7 +157,7 @@ static void write_rows(struct mcp_arena *arena, const struct mcp_accuracy *accur
     };
     const struct mcp_accuracy_row **rows =
         MCP_ARRAY(arena, accuracy->num_rows, const struct mcp_accuracy_row *);
-    struct mcp_table *table = mcp_table_new(arena, columns, COUNT_OF(columns));
+    struct mcp_table *table = mcp_table_new(arena, columns, MCP_COUNT_OF(columns));
     int count = 0;
     for (int i = 0; i < accuracy->num_rows; i++)
         if (mcp_accuracy_counts(&accuracy->rows[i]))

@@ -11,7 +11,6 @@
 
 static const char *const needed_columns[] = {"id", "source", "gpu", "gpus", "model", "layers",
                                              "tp", "pp",     "dp",  "mbs",  "gbs"};
-#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 /* Cells ------------------------------------------------------------------- */
 
@@ -132,7 +131,7 @@ static enum mcp_status load_stacks(struct mcp_runs *runs, struct mcp_error *err)
 
 static enum mcp_status check_columns(const struct mcp_csv *csv, struct mcp_error *err)
 {
-    for (size_t i = 0; i < COUNT_OF(needed_columns); i++)
+    for (size_t i = 0; i < MCP_COUNT_OF(needed_columns); i++)
         if (!mcp_csv_has_column(csv, needed_columns[i]))
             return mcp_fail(err, MCP_FORMAT, "%s: no column \"%s\"; a table of runs has one",
                             csv->path, needed_columns[i]);
