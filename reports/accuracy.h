@@ -27,7 +27,6 @@ struct mcp_accuracy_row {
     double uncertainty_frac;
     bool experts, complete;
     char trust;
-    double cost_s[16]; /* by enum mcp_cost, mean over ranks */
 };
 
 struct mcp_accuracy_stats {

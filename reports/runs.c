@@ -189,7 +189,6 @@ static void read_labels(struct mcp_run_row *row, struct mcp_run *run)
         run->measured_s = (double)NAN;
     run->complete = mcp_same(mcp_row_cell(row, "complete"), "1");
     run->trust = mcp_row_cell(row, "trust")[0];
-    run->recompute_stated = mcp_row_has(row, "recompute");
 }
 
 static enum mcp_status check_workload(const struct mcp_run_row *row, struct mcp_error *err)

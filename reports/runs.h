@@ -29,7 +29,6 @@ struct mcp_run {
     char trust;         /* 'A' best; 0: not stated */
     const char *reason; /* why it cannot be predicted; NULL: it can */
     const char *note;   /* what was assumed, "" when nothing */
-    bool recompute_stated;
     /* valid when reason is NULL */
     struct mcp_model model;
     struct mcp_cluster cluster;

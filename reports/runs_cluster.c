@@ -53,7 +53,8 @@ static int shared_words(const char *label, const char *name)
 }
 
 /* The preset that shares most words with the label; of equals the one with the
- * fastest memory, which is the one meant where a variant is not named. NULL when none is of that chip. */
+ * fastest memory, which is meant where no variant is named. NULL when none is of
+ * that chip. */
 static const struct mcp_gpu *find_gpu(const struct mcp_run_row *row)
 {
     const char *label = mcp_row_cell(row, "gpu");
