@@ -138,6 +138,14 @@ const struct mcp_layer_kind *mcp_model_layer(const struct mcp_model *model, int 
     return &model->kinds[model->layer_kind[layer]];
 }
 
+bool mcp_model_has_experts(const struct mcp_model *model)
+{
+    for (int i = 0; i < model->num_kinds; i++)
+        if (model->kinds[i].mlp == MCP_MLP_EXPERTS)
+            return true;
+    return false;
+}
+
 /* Checking ---------------------------------------------------------------- */
 
 /* The multiple of `unit` at or below `value`, at least one `unit`. */

@@ -96,6 +96,8 @@ extern const char *const mcp_mlp_names[2];       /* "dense", "experts" */
 
 /* The kind of decoder layer `layer`, 0 .. num_layers - 1. */
 const struct mcp_layer_kind *mcp_model_layer(const struct mcp_model *model, int layer);
+/* Has a kind of layer that routes tokens to experts. */
+bool mcp_model_has_experts(const struct mcp_model *model);
 /* How many decoder layers are of kind `kind`; MTP modules are not among them. */
 int mcp_model_layers_of_kind(const struct mcp_model *model, int kind);
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(MCP_NUM_COSTS <= 16, "mcp_accuracy_row.cost_s holds every kind of time");
-
 /* Prediction -------------------------------------------------------------- */
 
 static const char *group_of(struct mcp_arena *arena, const struct mcp_run *run)
@@ -16,14 +14,6 @@ static const char *group_of(struct mcp_arena *arena, const struct mcp_run *run)
     return mcp_format(arena, "%s | %s | %s x %s | batch %s | sequence %s | %s", run->source,
                       run->model_name, run->gpus, run->gpu, run->global_batch, run->sequence,
                       run->precision);
-}
-
-static bool has_experts(const struct mcp_run *run)
-{
-    for (int i = 0; i < run->model.num_kinds; i++)
-        if (run->model.kinds[i].mlp == MCP_MLP_EXPERTS)
-            return true;
-    return false;
 }
 
 static void predict(struct mcp_arena *arena, const struct mcp_run *run,
@@ -36,8 +26,6 @@ static void predict(struct mcp_arena *arena, const struct mcp_run *run,
     row->predicted_s = prediction->iteration_s;
     row->uncertainty_frac = prediction->uncertainty_frac;
     row->error_frac = prediction->iteration_s / run->measured_s - 1;
-    for (int i = 0; i < MCP_NUM_COSTS; i++)
-        row->cost_s[i] = prediction->cost_s[i];
 }
 
 /* Copies what outlives the scratch arena of one row. */
@@ -65,7 +53,7 @@ static void measure_row(struct mcp_arena *arena, struct mcp_runs *runs, size_t i
     row->reason = run.reason;
     if (run.reason == NULL) {
         row->stack = mcp_strdup(arena, run.stack.name);
-        row->experts = has_experts(&run);
+        row->experts = mcp_model_has_experts(&run.model);
         predict(scratch, &run, row);
     }
     if (row->reason != NULL)

@@ -115,8 +115,7 @@ static int leading_dense(const struct mcp_run_row *row, const struct mcp_model *
         return count;
     if (published == NULL)
         return 0;
-    while (count < published->num_layers &&
-           published->kinds[published->layer_kind[count]].mlp == MCP_MLP_DENSE)
+    while (count < published->num_layers && mcp_model_layer(published, count)->mlp == MCP_MLP_DENSE)
         count++;
     if (count == 0 || published->num_layers <= layers)
         return count;
@@ -128,9 +127,9 @@ static int leading_dense(const struct mcp_run_row *row, const struct mcp_model *
 static void add_windows(const struct mcp_model *published, struct mcp_model *model, int first)
 {
     for (int layer = first; layer < model->num_layers; layer++) {
-        struct mcp_layer_kind kind = model->kinds[model->layer_kind[layer]];
+        struct mcp_layer_kind kind = *mcp_model_layer(model, layer);
         const int same = layer < published->num_layers ? layer : layer % published->num_layers;
-        kind.sliding_window = published->kinds[published->layer_kind[same]].sliding_window;
+        kind.sliding_window = mcp_model_layer(published, same)->sliding_window;
         const int added = mcp_model_add_kind(model, &kind);
         if (added >= 0)
             model->layer_kind[layer] = (unsigned char)added;

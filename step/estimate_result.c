@@ -164,14 +164,6 @@ int64_t mcp_stages_bytes(struct mcp_pricer *pricer, const struct mcp_plan *plan,
     return mcp_memory_total(&memory);
 }
 
-static bool has_experts(const struct mcp_model *model)
-{
-    for (int i = 0; i < model->num_kinds; i++)
-        if (model->kinds[i].mlp == MCP_MLP_EXPERTS)
-            return true;
-    return false;
-}
-
 void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan,
                          const struct estimate *e, struct mcp_prediction *out)
 {
@@ -192,8 +184,8 @@ void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan 
     out->memory_limit_bytes =
         (int64_t)((double)q->cluster->gpu.memory_bytes * q->job->memory_limit_frac);
     out->fits = out->peak_memory_bytes <= out->memory_limit_bytes;
-    out->uncertainty_frac =
-        has_experts(q->model) ? q->stack->moe_uncertainty_frac : q->stack->uncertainty_frac;
+    out->uncertainty_frac = mcp_model_has_experts(q->model) ? q->stack->moe_uncertainty_frac
+                                                            : q->stack->uncertainty_frac;
 }
 
 static void costs_to_json(const double *cost_s, struct mcp_json *object, int first, int last)
