@@ -37,11 +37,12 @@ static const char *say_memory(struct mcp_arena *arena, const struct mcp_plan_vie
 {
     const struct mcp_prediction *p = view->prediction;
     const double gib = (double)(1 << 30);
-    return mcp_format(
-        arena, "%s needs %.1f GiB on a GPU, %.1f GiB more than %.2f of its memory, %.1f GiB",
-        view->predicts ? "the plan" : "the smallest plan", (double)p->peak_memory_bytes / gib,
-        (double)(p->peak_memory_bytes - p->memory_limit_bytes) / gib,
-        view->question->job->memory_limit_frac, (double)p->memory_limit_bytes / gib);
+    return mcp_format(arena,
+                      "%s needs %.1f GiB on a %s, %.1f GiB more than %.2f of its memory, %.1f GiB",
+                      view->predicts ? "the plan" : "the smallest plan",
+                      (double)p->peak_memory_bytes / gib, mcp_plan_device(view->question),
+                      (double)(p->peak_memory_bytes - p->memory_limit_bytes) / gib,
+                      view->question->job->memory_limit_frac, (double)p->memory_limit_bytes / gib);
 }
 
 static const char *say_rule(struct mcp_arena *arena, const struct mcp_plan_view *view,
@@ -85,8 +86,8 @@ static enum mcp_status explain(struct mcp_context *ctx, const struct mcp_search_
         mcp_plan_view_fail(ctx->arena, view, &ctx->err);
         return MCP_INVALID;
     } else {
-        return mcp_fail(&ctx->err, MCP_INVALID, "no degrees within the bounds multiply to %d GPUs",
-                        mcp_cluster_gpus(view->question->cluster));
+        return mcp_fail(&ctx->err, MCP_INVALID, "no degrees within the bounds multiply to %d %ss",
+                        mcp_cluster_gpus(view->question->cluster), mcp_plan_device(view->question));
     }
     if (!view->predicts)
         mcp_nearest_changes(ctx->arena, view->question, view->space, options, &view->changes);
@@ -198,6 +199,67 @@ static enum mcp_status dump_program(struct mcp_context *ctx, const struct mcp_pl
     return mcp_output_file(ctx, path, mcp_program_to_json(ctx->arena, &program));
 }
 
+/* A plan.json to hold against the answer; its own question may be another. */
+static enum mcp_status load_rival(struct mcp_context *ctx, const struct mcp_question *question,
+                                  const char *path, struct mcp_rival *out)
+{
+    struct mcp_json *json, *part;
+    struct mcp_model model;
+    struct mcp_job job;
+    struct mcp_error ignored;
+    MCP_TRY(mcp_json_read(ctx->arena, path, &json, &ctx->err));
+    MCP_TRY(mcp_plan_from_json(ctx->arena, json, &out->plan, &ctx->err));
+    out->name = path;
+    if (mcp_json_object(json, "model", &part, &ignored) != MCP_OK ||
+        mcp_model_from_json(ctx->arena, part, &model, &ignored) != MCP_OK ||
+        mcp_json_object(json, "job", &part, &ignored) != MCP_OK ||
+        mcp_job_from_json(ctx->arena, part, &job, &ignored) != MCP_OK)
+        return MCP_OK; /* a plan alone */
+    if (!mcp_same(model.name, question->model->name) ||
+        job.global_batch_size != question->job->global_batch_size ||
+        job.sequence_length != question->job->sequence_length)
+        out->made_for =
+            mcp_format(ctx->arena, "%s, batch %s x %s tokens; priced for the question at hand",
+                       mcp_printable(ctx->arena, model.name),
+                       mcp_show_integer(ctx->arena, job.global_batch_size),
+                       mcp_show_integer(ctx->arena, job.sequence_length));
+    return MCP_OK;
+}
+
+static enum mcp_status load_rivals(struct mcp_context *ctx, const struct mcp_plan_args *args,
+                                   struct mcp_plan_view *view)
+{
+    struct mcp_rival *rivals = MCP_ARRAY(ctx->arena, args->against.count, struct mcp_rival);
+    for (int i = 0; i < args->against.count; i++) {
+        MCP_TRY(load_rival(ctx, view->question, args->against.items[i], &rivals[i]));
+        mcp_rival_judge(ctx->arena, view->question, &rivals[i]);
+    }
+    view->rivals = rivals;
+    view->num_rivals = args->against.count;
+    return MCP_OK;
+}
+
+/* What was asked for beside the answer. */
+static enum mcp_status add_explanations(struct mcp_context *ctx, const struct mcp_plan_args *args,
+                                        struct mcp_plan_view *view)
+{
+    MCP_TRY(load_rivals(ctx, args, view));
+    if (args->memory_waterfall && view->priced) {
+        struct mcp_memory_step *steps =
+            MCP_ARRAY(ctx->arena, MCP_NUM_MEMORY_STEPS, struct mcp_memory_step);
+        mcp_memory_steps(ctx->arena, view->question, &view->plan, steps);
+        view->memory_steps = steps;
+    }
+    if (args->sensitivity && view->answer->count > 0) {
+        struct mcp_what_if *what_ifs = MCP_ARRAY(ctx->arena, MCP_NUM_WHAT_IFS, struct mcp_what_if);
+        const struct mcp_search_options options = {.objective = view->objective, .top = 1};
+        mcp_what_ifs(ctx->arena, view->question, view->space, &options, &view->answer->found[0],
+                     what_ifs);
+        view->what_ifs = what_ifs;
+    }
+    return MCP_OK;
+}
+
 /* A refused question is answered too, but leaves no file. */
 static enum mcp_status show(struct mcp_context *ctx, const struct mcp_plan_args *args,
                             const struct mcp_plan_view *view)
@@ -231,5 +293,6 @@ enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
         const struct mcp_plan_space space = mcp_plan_space_of(&args);
         MCP_TRY(search(ctx, &args, &space, &view));
     }
+    MCP_TRY(add_explanations(ctx, &args, &view));
     return show(ctx, &args, &view);
 }

@@ -31,6 +31,37 @@ static void put_found(const struct mcp_found *found, struct mcp_json *object)
     mcp_json_set_int(object, "peak_memory_bytes", found->peak_memory_bytes);
 }
 
+static void put_costs(const int64_t cost_ns[MCP_NUM_COSTS], struct mcp_json *object)
+{
+    for (int i = 0; i < MCP_NUM_COSTS; i++)
+        mcp_json_set_int(object, mcp_cost_names[i], cost_ns[i]);
+}
+
+static void put_difference(const struct mcp_prediction *from, const struct mcp_prediction *to,
+                           struct mcp_json *object)
+{
+    struct mcp_difference difference;
+    mcp_explain_difference(from, to, &difference);
+    const struct mcp_memory *memory = &difference.memory;
+    mcp_json_set_int(object, "iteration_ns", difference.iteration_ns);
+    put_costs(difference.cost_ns, mcp_json_set_object(object, "cost_ns"));
+    mcp_json_set_int(object, "peak_memory_bytes", difference.peak_memory_bytes);
+    struct mcp_json *parts = mcp_json_set_object(object, "memory");
+    mcp_json_set_int(parts, "weights_bytes", memory->weights_bytes);
+    mcp_json_set_int(parts, "gradients_bytes", memory->gradients_bytes);
+    mcp_json_set_int(parts, "optimizer_bytes", memory->optimizer_bytes);
+    mcp_json_set_int(parts, "activations_bytes", memory->activations_bytes);
+    mcp_json_set_int(parts, "buffers_bytes", memory->buffers_bytes);
+    mcp_json_set_int(parts, "reserve_bytes", memory->reserve_bytes);
+}
+
+static void put_runner_up(const struct mcp_plan_view *view, int index, struct mcp_json *object)
+{
+    put_found(&view->answer->found[index], object);
+    put_difference(view->prediction, &view->predictions[index],
+                   mcp_json_set_object(object, "difference"));
+}
+
 static void put_search(const struct mcp_plan_view *view, struct mcp_json *object)
 {
     const struct mcp_search_record *record = &view->answer->record;
@@ -49,13 +80,66 @@ static void put_search(const struct mcp_plan_view *view, struct mcp_json *object
     mcp_json_set_double(object, "gap_frac", record->gap_frac);
     struct mcp_json *others = mcp_json_set_array(object, "runners_up");
     for (int i = 1; i < view->answer->count; i++)
-        put_found(&view->answer->found[i], mcp_json_add_object(others));
+        put_runner_up(view, i, mcp_json_add_object(others));
     struct mcp_json *changes = mcp_json_set_array(object, "changes");
     for (int i = 0; i < view->changes.count; i++) {
         struct mcp_json *row = mcp_json_add_object(changes);
         mcp_json_set_string(row, "text", view->changes.items[i].text);
         put_found(&view->changes.items[i].found, row);
     }
+}
+
+static void put_rival(const struct mcp_plan_view *view, const struct mcp_rival *rival,
+                      struct mcp_json *object)
+{
+    mcp_json_set_string(object, "path", rival->name);
+    mcp_plan_to_json(&rival->plan, object);
+    put_refusals(&rival->refusals, mcp_json_set_array(object, "refusals"));
+    if (!rival->priced)
+        return;
+    mcp_prediction_to_json(&rival->prediction, mcp_json_set_object(object, "predicted"));
+    if (view->priced)
+        put_difference(view->prediction, &rival->prediction,
+                       mcp_json_set_object(object, "difference"));
+}
+
+static void put_what_ifs(const struct mcp_what_if *what_ifs, struct mcp_json *list)
+{
+    for (int i = 0; i < MCP_NUM_WHAT_IFS; i++) {
+        struct mcp_json *row = mcp_json_add_object(list);
+        mcp_json_set_string(row, "what_if", mcp_what_if_names[i]);
+        mcp_json_set_bool(row, "possible", what_ifs[i].possible);
+        mcp_json_set_bool(row, "fits", what_ifs[i].fits);
+        if (!what_ifs[i].fits)
+            continue;
+        mcp_json_set_double(row, "tokens_per_s", what_ifs[i].tokens_per_s);
+        mcp_json_set_double(row, "speed_up", what_ifs[i].speed_up);
+        put_found(&what_ifs[i].found, mcp_json_set_object(row, "plan"));
+    }
+}
+
+static void put_memory_steps(const struct mcp_memory_step *steps, struct mcp_json *list)
+{
+    for (int i = 0; i < MCP_NUM_MEMORY_STEPS; i++) {
+        struct mcp_json *row = mcp_json_add_object(list);
+        mcp_json_set_string(row, "step", steps[i].name);
+        mcp_json_set_string(row, "refused", steps[i].refused);
+        if (!steps[i].refused)
+            mcp_prediction_to_json(&steps[i].prediction, mcp_json_set_object(row, "predicted"));
+    }
+}
+
+static void put_explanations(const struct mcp_plan_view *view, struct mcp_json *json)
+{
+    if (view->num_rivals > 0) {
+        struct mcp_json *list = mcp_json_set_array(json, "against");
+        for (int i = 0; i < view->num_rivals; i++)
+            put_rival(view, &view->rivals[i], mcp_json_add_object(list));
+    }
+    if (view->what_ifs)
+        put_what_ifs(view->what_ifs, mcp_json_set_array(json, "sensitivity"));
+    if (view->memory_steps)
+        put_memory_steps(view->memory_steps, mcp_json_set_array(json, "memory_waterfall"));
 }
 
 struct mcp_json *mcp_plan_view_json(struct mcp_arena *arena, const struct mcp_plan_view *view)
@@ -75,5 +159,6 @@ struct mcp_json *mcp_plan_view_json(struct mcp_arena *arena, const struct mcp_pl
         mcp_json_set_null(json, "predicted");
     put_refusals(&view->refusals, mcp_json_set_array(json, "refusals"));
     put_search(view, mcp_json_set_object(json, "search"));
+    put_explanations(view, json);
     return json;
 }

@@ -4,7 +4,7 @@
 #include "core/mesh.h"
 #include "core/units.h"
 
-enum { MOST_NODE_ROWS = 8, MOST_CELLS = 16, LABEL = 15 };
+enum { MOST_NODE_ROWS = 8, MOST_CELLS = 16, MOST_STAGE_ROWS = 10, LABEL = 15 };
 
 /* Words */
 
@@ -23,7 +23,7 @@ const char *mcp_plan_degrees_text(struct mcp_arena *arena, const struct mcp_plan
     add_degree(&text, "data", plan->data_parallel);
     if (plan->expert_parallel > 1)
         mcp_text_add(&text, "%sexpert %d", text.length > 0 ? ", " : "", plan->expert_parallel);
-    return text.length > 0 ? text.data : "one GPU";
+    return text.length > 0 ? text.data : "one device";
 }
 
 static void add_schedule(struct mcp_text *text, const struct mcp_plan *plan)
@@ -33,6 +33,42 @@ static void add_schedule(struct mcp_text *text, const struct mcp_plan *plan)
                      plan->virtual_stages);
     else if (plan->pipeline_parallel > 1)
         mcp_text_add(text, ", %s", mcp_schedule_names[plan->schedule]);
+}
+
+/* How many layers of the chunks first, first + step ... do what. */
+static void count_layers(const struct mcp_plan *plan, int first, int step,
+                         int counts[MCP_NUM_RECOMPUTES])
+{
+    for (int i = 0; i < MCP_NUM_RECOMPUTES; i++)
+        counts[i] = 0;
+    for (int k = first; k < plan->pipeline_parallel * plan->virtual_stages; k += step)
+        for (int i = 0; i < plan->chunks[k].num_runs; i++)
+            counts[plan->chunks[k].runs[i].recompute] += plan->chunks[k].runs[i].num_layers;
+}
+
+/* "full on 3, selective on 2 of 32 layers"; "none". */
+static const char *recompute_text(struct mcp_arena *arena, const int counts[MCP_NUM_RECOMPUTES],
+                                  bool brief)
+{
+    struct mcp_text text = mcp_text_new(arena);
+    int layers =
+        counts[MCP_RECOMPUTE_NONE] + counts[MCP_RECOMPUTE_SELECTIVE] + counts[MCP_RECOMPUTE_FULL];
+    for (int i = MCP_NUM_RECOMPUTES - 1; i > MCP_RECOMPUTE_NONE; i--)
+        if (counts[i] > 0 && counts[i] < layers)
+            mcp_text_add(&text, "%s%s on %d", text.length > 0 ? ", " : "", mcp_recompute_names[i],
+                         counts[i]);
+        else if (counts[i] > 0)
+            return mcp_recompute_names[i];
+    if (text.length == 0)
+        return mcp_recompute_names[MCP_RECOMPUTE_NONE];
+    return brief ? text.data : mcp_format(arena, "%s of %d layers", text.data, layers);
+}
+
+const char *mcp_plan_recompute_text(struct mcp_arena *arena, const struct mcp_plan *plan)
+{
+    int counts[MCP_NUM_RECOMPUTES];
+    count_layers(plan, 0, 1, counts);
+    return recompute_text(arena, counts, false);
 }
 
 const char *mcp_plan_choices_text(struct mcp_arena *arena, const struct mcp_plan *plan,
@@ -48,7 +84,7 @@ const char *mcp_plan_choices_text(struct mcp_arena *arena, const struct mcp_plan
     if (plan->context_parallel > 1)
         mcp_text_add(&text, ", context by %s", mcp_context_kind_names[plan->context_parallel_kind]);
     if (plan->chunks)
-        mcp_text_add(&text, ", recompute %s", mcp_recompute_names[mcp_uniform_recompute(plan)]);
+        mcp_text_add(&text, ", recompute %s", mcp_plan_recompute_text(arena, plan));
     return text.data;
 }
 
@@ -148,6 +184,54 @@ static void write_node_row(struct mcp_text *out, const struct mcp_plan *plan,
     mcp_text_add(out, "\n");
 }
 
+/* Stages: layers and recompute, where they differ from stage to stage */
+
+/* "24 layers in 6 chunks of 4", "11 layers"; uneven chunks one by one. */
+static const char *layers_text(struct mcp_arena *arena, const struct mcp_plan *plan, int stage)
+{
+    struct mcp_text sizes = mcp_text_new(arena);
+    int layers = 0, first = plan->chunks[stage].num_layers;
+    bool equal = true;
+    for (int c = 0; c < plan->virtual_stages; c++) {
+        int count = plan->chunks[c * plan->pipeline_parallel + stage].num_layers;
+        mcp_text_add(&sizes, "%s%d", c > 0 ? "+" : "", count);
+        layers += count;
+        equal = equal && count == first;
+    }
+    if (plan->virtual_stages == 1)
+        return mcp_format(arena, "%d layer%s", layers, layers == 1 ? "" : "s");
+    return equal ? mcp_format(arena, "%d layers in chunks of %d", layers, first)
+                 : mcp_format(arena, "%d layers in chunks of %s", layers, sizes.data);
+}
+
+static const char *stage_text(struct mcp_arena *arena, const struct mcp_plan *plan, int stage)
+{
+    int counts[MCP_NUM_RECOMPUTES];
+    count_layers(plan, stage, plan->pipeline_parallel, counts);
+    return mcp_format(arena, "%s, recompute %s", layers_text(arena, plan, stage),
+                      recompute_text(arena, counts, true));
+}
+
+/* Stages that are alike share a line; nothing where all are. */
+static void write_stages(struct mcp_text *out, const struct mcp_plan *plan)
+{
+    struct mcp_arena *arena = out->arena;
+    int stages = plan->pipeline_parallel, lines = 0;
+    for (int first = 0, next; first < stages; first = next) {
+        const char *text = stage_text(arena, plan, first);
+        for (next = first + 1; next < stages && mcp_same(text, stage_text(arena, plan, next));)
+            next++;
+        if (next - first == stages)
+            return;
+        if (lines++ == MOST_STAGE_ROWS)
+            mcp_text_add(out, "  ...\n");
+        if (lines <= MOST_STAGE_ROWS || next == stages)
+            mcp_text_add(out, "  %-*s  %s\n", LABEL,
+                         span(arena, "stage", "stages", first, next - 1), text);
+    }
+    mcp_text_add(out, "\n");
+}
+
 void mcp_plan_layout_text(struct mcp_text *out, const struct mcp_style *style,
                           const struct mcp_plan_view *view)
 {
@@ -157,7 +241,11 @@ void mcp_plan_layout_text(struct mcp_text *out, const struct mcp_style *style,
     mcp_heading(out, style, answers ? "Layout" : "The smallest plan");
     mcp_text_add(out, "  %s\n",
                  mcp_paint(arena, style, MCP_BOLD, mcp_plan_degrees_text(arena, plan)));
-    mcp_text_add(out, "  %s\n\n", mcp_plan_choices_text(arena, plan, view->question->job));
+    mcp_text_add(out, "  ");
+    mcp_wrap(out, mcp_plan_choices_text(arena, plan, view->question->job), style->width - 2, 2);
+    mcp_text_add(out, "\n\n");
+    if (plan->chunks && plan->pipeline_parallel > 1)
+        write_stages(out, plan);
     struct node_row *rows = MCP_ARRAY(arena, view->question->cluster->num_nodes, struct node_row);
     int count = node_rows(arena, view->question, plan, rows);
     bool drawn = view->question->cluster->gpus_per_node <= MOST_CELLS;

@@ -104,6 +104,13 @@ static struct mcp_option *search_options(struct mcp_plan_args *a, struct mcp_opt
          "at most a fifth as many stages as layers"},
         {"batch-rule", MCP_OPT_CHOICE, &a->batch_rule,
          "a replica's batch divisible by microbatch x pipeline"},
+        {"What else to show", MCP_OPT_HEADING, NULL, NULL},
+        {"against", MCP_OPT_LIST, &a->against,
+         "a plan.json to hold against the answer, term by term (repeatable)"},
+        {"sensitivity", MCP_OPT_FLAG, &a->sensitivity,
+         "what faster links, more memory, more devices or another batch would change"},
+        {"memory-waterfall", MCP_OPT_FLAG, &a->memory_waterfall,
+         "what recompute and ZeRO save for these degrees, step by step"},
         {"What to write", MCP_OPT_HEADING, NULL, NULL},
         {"dump-program", MCP_OPT_FILE, &a->dump_program, "the plan's step, op by op"},
     };

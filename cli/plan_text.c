@@ -10,9 +10,14 @@
 
 enum { BAR_CELLS = 60, MOST_STAGES = 8, MOST_SHARES = 8, LABEL = 12 };
 
-static const char *gib(struct mcp_arena *arena, int64_t bytes)
+const char *mcp_plan_gib(struct mcp_arena *arena, int64_t bytes)
 {
     return mcp_format(arena, "%.1f GiB", (double)bytes / (double)(1 << 30));
+}
+
+const char *mcp_plan_device(const struct mcp_question *question)
+{
+    return mcp_same(question->cluster->gpu.name, "cpu") ? "CPU" : "GPU";
 }
 
 static const char *plus_minus(const struct mcp_style *style)
@@ -50,12 +55,14 @@ static const char *verdict(struct mcp_arena *arena, const struct mcp_style *styl
     int64_t missing = p->peak_memory_bytes - p->memory_limit_bytes;
     if (p->fits)
         return mcp_paint(arena, style, MCP_GREEN,
-                         mcp_format(arena, "fits: %s of %s", gib(arena, p->peak_memory_bytes),
-                                    gib(arena, p->memory_limit_bytes)));
+                         mcp_format(arena, "fits: %s of %s",
+                                    mcp_plan_gib(arena, p->peak_memory_bytes),
+                                    mcp_plan_gib(arena, p->memory_limit_bytes)));
     return mcp_paint(arena, style, MCP_RED,
                      mcp_format(arena, "does not fit: %s of %s, %s too much",
-                                gib(arena, p->peak_memory_bytes), gib(arena, p->memory_limit_bytes),
-                                gib(arena, missing)));
+                                mcp_plan_gib(arena, p->peak_memory_bytes),
+                                mcp_plan_gib(arena, p->memory_limit_bytes),
+                                mcp_plan_gib(arena, missing)));
 }
 
 static void write_headline(struct mcp_text *out, const struct mcp_style *style,
@@ -126,10 +133,10 @@ static void write_time(struct mcp_text *out, const struct mcp_style *style,
 
 /* Memory */
 
-enum { NUM_PARTS = 6 };
+enum { NUM_PARTS = MCP_NUM_MEMORY_PARTS };
 
-static void memory_parts(struct mcp_arena *arena, const struct mcp_memory *memory,
-                         struct mcp_bar parts[NUM_PARTS])
+void mcp_plan_memory_parts(struct mcp_arena *arena, const struct mcp_memory *memory,
+                           struct mcp_bar parts[NUM_PARTS])
 {
     const struct {
         const char *label;
@@ -140,8 +147,8 @@ static void memory_parts(struct mcp_arena *arena, const struct mcp_memory *memor
         {"working buffers", memory->buffers_bytes}, {"reserve", memory->reserve_bytes},
     };
     for (int i = 0; i < NUM_PARTS; i++)
-        parts[i] = (struct mcp_bar){list[i].label, (double)list[i].bytes, gib(arena, list[i].bytes),
-                                    MCP_PLAIN};
+        parts[i] = (struct mcp_bar){list[i].label, (double)list[i].bytes,
+                                    mcp_plan_gib(arena, list[i].bytes), MCP_PLAIN};
 }
 
 static void write_stage_memory(struct mcp_text *out, const struct mcp_style *style,
@@ -149,11 +156,11 @@ static void write_stage_memory(struct mcp_text *out, const struct mcp_style *sty
 {
     struct mcp_bar parts[NUM_PARTS];
     int64_t total = mcp_memory_total(&p->stages[stage].memory);
-    memory_parts(out->arena, &p->stages[stage].memory, parts);
+    mcp_plan_memory_parts(out->arena, &p->stages[stage].memory, parts);
     mcp_text_add(out, "  %-*s", LABEL, mcp_format(out->arena, "stage %d", stage));
     mcp_stacked_line(out, style, parts, NUM_PARTS, (double)p->memory_limit_bytes,
                      BAR_CELLS - LABEL);
-    mcp_text_add(out, "  %s%s\n", gib(out->arena, total),
+    mcp_text_add(out, "  %s%s\n", mcp_plan_gib(out->arena, total),
                  stage == p->peak_stage ? ", the fullest" : "");
 }
 
@@ -164,8 +171,9 @@ static void write_memory(struct mcp_text *out, const struct mcp_style *style,
     int stages = view->plan.pipeline_parallel, before = -1;
     struct mcp_bar parts[NUM_PARTS];
     mcp_heading(out, style,
-                mcp_format(out->arena, "Memory by stage, of the %s a GPU may use",
-                           gib(out->arena, p->memory_limit_bytes)));
+                mcp_format(out->arena, "Memory by stage, of the %s a %s may use",
+                           mcp_plan_gib(out->arena, p->memory_limit_bytes),
+                           mcp_plan_device(view->question)));
     for (int stage = 0; stage < stages; stage++) {
         bool shown = stages <= MOST_STAGES || stage < MOST_STAGES / 2 || stage == p->peak_stage ||
                      stage >= stages - 2;
@@ -176,7 +184,7 @@ static void write_memory(struct mcp_text *out, const struct mcp_style *style,
         write_stage_memory(out, style, p, stage);
         before = stage;
     }
-    memory_parts(out->arena, &p->memory, parts);
+    mcp_plan_memory_parts(out->arena, &p->memory, parts);
     mcp_stacked_legend(out, style, parts, NUM_PARTS, (double)p->memory_limit_bytes);
 }
 
@@ -204,7 +212,7 @@ static const char *losses(struct mcp_arena *arena, enum mcp_objective objective,
 {
     if (objective == MCP_OBJECTIVE_MEMORY)
         return mcp_format(arena, "memory +%s",
-                          gib(arena, other->peak_memory_bytes - best->peak_memory_bytes));
+                          mcp_plan_gib(arena, other->peak_memory_bytes - best->peak_memory_bytes));
     double most, next;
     int first = worst_cost(best, other, -1, &most);
     int second = worst_cost(best, other, first, &next);
@@ -218,7 +226,8 @@ static const char *losses(struct mcp_arena *arena, enum mcp_objective objective,
                       mcp_show(arena, next, MCP_SECONDS));
 }
 
-static void add_alternative(struct mcp_table *table, const struct mcp_plan *plan)
+static void add_alternative(struct mcp_table *table, struct mcp_arena *arena,
+                            const struct mcp_plan *plan)
 {
     mcp_table_cell(table, "%d", plan->tensor_parallel);
     mcp_table_cell(table, "%d", plan->context_parallel);
@@ -228,7 +237,7 @@ static void add_alternative(struct mcp_table *table, const struct mcp_plan *plan
     mcp_table_cell(table, "%d", plan->virtual_stages);
     mcp_table_cell(table, "%d", plan->microbatch_size);
     mcp_table_cell(table, "%d", plan->zero_stage);
-    mcp_table_cell(table, "%s", mcp_recompute_names[mcp_uniform_recompute(plan)]);
+    mcp_table_cell(table, "%s", mcp_plan_recompute_text(arena, plan));
 }
 
 static void write_alternatives(struct mcp_text *out, const struct mcp_style *style,
@@ -247,10 +256,10 @@ static void write_alternatives(struct mcp_text *out, const struct mcp_style *sty
     for (int i = 0; i < view->answer->count; i++) {
         const struct mcp_prediction *p = &view->predictions[i];
         double frac = p->iteration_s / best->iteration_s - 1;
-        add_alternative(table, &view->answer->found[i].plan);
+        add_alternative(table, arena, &view->answer->found[i].plan);
         mcp_table_cell(table, "%s", mcp_show(arena, p->iteration_s, MCP_SECONDS));
         mcp_table_cell(table, "%s", i == 0 ? "best" : signed_percent(arena, frac));
-        mcp_table_cell(table, "%s", gib(arena, p->peak_memory_bytes));
+        mcp_table_cell(table, "%s", mcp_plan_gib(arena, p->peak_memory_bytes));
         mcp_table_cell(table, "%s", i == 0 ? "" : losses(arena, view->objective, best, p));
         if (i == 0)
             mcp_table_paint_row(table, MCP_BOLD);
@@ -281,7 +290,7 @@ static void write_rule_price(struct mcp_text *out, const struct mcp_style *style
     double frac = memory ? (double)beyond->peak_memory_bytes / (double)best->peak_memory_bytes - 1
                          : beyond->iteration_s / best->iteration_s - 1;
     const char *plan = mcp_plan_degrees_text(arena, &beyond->plan);
-    const char *value = memory ? gib(arena, beyond->peak_memory_bytes)
+    const char *value = memory ? mcp_plan_gib(arena, beyond->peak_memory_bytes)
                                : mcp_show(arena, beyond->iteration_s, MCP_SECONDS);
     if (frac < 0)
         write_point(out, style,
@@ -355,9 +364,9 @@ static void write_assumptions(struct mcp_text *out, const struct mcp_style *styl
     if (isfinite(price))
         write_point(
             out, style,
-            mcp_format(arena, "an iteration costs %.3g at %.3g per GPU and hour",
+            mcp_format(arena, "an iteration costs %.3g at %.3g per %s and hour",
                        view->prediction->iteration_s / 3600 * price * mcp_cluster_gpus(cluster),
-                       price));
+                       price, mcp_plan_device(view->question)));
 }
 
 /* Refused */
@@ -385,7 +394,7 @@ static void write_changes(struct mcp_text *out, const struct mcp_style *style,
             out, style,
             mcp_format(arena, "%s: %s in %s (%s; %s)", change->text,
                        mcp_show(arena, change->found.iteration_s, MCP_SECONDS),
-                       gib(arena, change->found.peak_memory_bytes),
+                       mcp_plan_gib(arena, change->found.peak_memory_bytes),
                        mcp_plan_degrees_text(arena, &change->found.plan),
                        mcp_plan_choices_text(arena, &change->found.plan, view->question->job)));
     }
@@ -411,6 +420,9 @@ void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
         write_memory(out, style, view);
     if (view->answer->count > 1)
         write_alternatives(out, style, view);
+    mcp_plan_rivals_text(out, style, view);
+    mcp_plan_memory_steps_text(out, style, view);
+    mcp_plan_what_ifs_text(out, style, view);
     if (view->answer->record.candidates > 1)
         write_search(out, style, view);
     if (answers)
@@ -426,6 +438,7 @@ enum mcp_status mcp_plan_view_fail(struct mcp_arena *arena, const struct mcp_pla
     if (view->changes.count > 0)
         mcp_text_add(&text, "; nearest change: %s", view->changes.items[0].text);
     else if (view->priced && !view->predicts)
-        mcp_text_add(&text, "; %d times as many GPUs do not help", 1 << MCP_MOST_GPU_DOUBLINGS);
+        mcp_text_add(&text, "; %d times as many %ss do not help", 1 << MCP_MOST_GPU_DOUBLINGS,
+                     mcp_plan_device(view->question));
     return mcp_fail(err, MCP_INFEASIBLE, "%s", text.data);
 }

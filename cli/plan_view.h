@@ -4,7 +4,8 @@
 
 #include "core/text.h"
 #include "planner/answer.h"
-#include "reports/style.h"
+#include "planner/explain.h"
+#include "reports/bars.h"
 
 struct mcp_plan_view {
     const struct mcp_question *question;
@@ -21,7 +22,16 @@ struct mcp_plan_view {
     const struct mcp_answer *answer;
     const struct mcp_prediction *predictions; /* [answer->count] */
     struct mcp_changes changes;
+    int num_rivals; /* plans to hold against the answer */
+    const struct mcp_rival *rivals;
+    const struct mcp_what_if *what_ifs;         /* [MCP_NUM_WHAT_IFS], NULL: not asked for */
+    const struct mcp_memory_step *memory_steps; /* [MCP_NUM_MEMORY_STEPS], likewise */
 };
+
+/* "GPU" or "CPU": what the cluster's ranks run on. */
+const char *mcp_plan_device(const struct mcp_question *question);
+/* "79.6 GiB". */
+const char *mcp_plan_gib(struct mcp_arena *arena, int64_t bytes);
 
 /* "tensor 8 x pipeline 4 x data 2", degrees of 1 left out. */
 const char *mcp_plan_degrees_text(struct mcp_arena *arena, const struct mcp_plan *plan);
@@ -29,9 +39,26 @@ const char *mcp_plan_degrees_text(struct mcp_arena *arena, const struct mcp_plan
 const char *mcp_plan_choices_text(struct mcp_arena *arena, const struct mcp_plan *plan,
                                   const struct mcp_job *job);
 
-/* The layout in words and drawn over the nodes. */
+/* "none", or what differs: "full on 3 of 32 layers". */
+const char *mcp_plan_recompute_text(struct mcp_arena *arena, const struct mcp_plan *plan);
+
+/* The layout in words and drawn over the nodes; layers and recompute by stage where
+ * stages differ. */
 void mcp_plan_layout_text(struct mcp_text *out, const struct mcp_style *style,
                           const struct mcp_plan_view *view);
+
+/* The parts of memory, for bars. */
+enum { MCP_NUM_MEMORY_PARTS = 6 };
+void mcp_plan_memory_parts(struct mcp_arena *arena, const struct mcp_memory *memory,
+                           struct mcp_bar parts[MCP_NUM_MEMORY_PARTS]);
+
+/* What was asked for beside the answer (plan_explain.c). */
+void mcp_plan_rivals_text(struct mcp_text *out, const struct mcp_style *style,
+                          const struct mcp_plan_view *view);
+void mcp_plan_what_ifs_text(struct mcp_text *out, const struct mcp_style *style,
+                            const struct mcp_plan_view *view);
+void mcp_plan_memory_steps_text(struct mcp_text *out, const struct mcp_style *style,
+                                const struct mcp_plan_view *view);
 
 /* plan.json (docs/FORMATS.md). */
 struct mcp_json *mcp_plan_view_json(struct mcp_arena *arena, const struct mcp_plan_view *view);
