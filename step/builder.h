@@ -157,6 +157,8 @@ void mcp_build_decoder(struct mcp_builder *b);
 void mcp_build_embedding(struct mcp_builder *b);
 void mcp_build_head(struct mcp_builder *b);
 void mcp_build_step(struct mcp_builder *b);
+/* Tied weights with both ends on one rank: one table in rank space serves both. */
+bool mcp_embedding_is_head(const struct mcp_builder *b);
 
 /* Joins of a half with the residual stream. The mask exists under dropout. */
 struct mcp_residual {

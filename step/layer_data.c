@@ -40,8 +40,7 @@ static int64_t shared_parameters(const struct mcp_builder *b)
     for (int i = 0; i < b->type->num_weights; i++) {
         const struct mcp_weight *w = &b->weights[i];
         bool head = strcmp(w->name, "head") == 0, embedding = strcmp(w->name, "embedding") == 0;
-        bool tied = b->model->tied_embeddings && b->plan->pipeline_parallel == 1;
-        if ((embedding && tied) || (head && b->shared_head))
+        if ((embedding && mcp_embedding_is_head(b)) || (head && b->shared_head))
             total += w->rows * w->columns;
     }
     return total;
@@ -267,7 +266,7 @@ static void reduce_ends(struct mcp_builder *b, const struct part *part)
 /* Before the update: squares of what this rank alone owns, for the global norm. */
 static void norm_block(struct mcp_builder *b, const struct part *parts, int count)
 {
-    bool ends = is_end(b) && b->model->tied_embeddings && b->plan->pipeline_parallel > 1;
+    bool ends = is_end(b) && b->model->tied_embeddings && !mcp_embedding_is_head(b);
     mcp_begin_block(b, false);
     for (int i = 0; i < count; i++)
         if (parts[i].in_rank) /* several layers add to it: whole after all backwards */

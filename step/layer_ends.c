@@ -8,31 +8,35 @@ static int64_t local_vocabulary(const struct mcp_model *model, const struct mcp_
     return (model->vocab_size + unit * t - 1) / (unit * t) * unit;
 }
 
+static bool is_one_table(const struct mcp_model *model, const struct mcp_plan *plan)
+{
+    return model->tied_embeddings && plan->pipeline_parallel == 1;
+}
+
+bool mcp_embedding_is_head(const struct mcp_builder *b)
+{
+    return is_one_table(b->model, b->plan);
+}
+
 int64_t mcp_shared_head_elements(const struct mcp_question *question, const struct mcp_plan *plan)
 {
     const struct mcp_model *model = question->model;
-    bool tied = model->tied_embeddings && plan->pipeline_parallel == 1;
-    if (!tied && model->num_mtp_layers == 0)
+    if (!is_one_table(model, plan) && model->num_mtp_layers == 0)
         return 0;
     return local_vocabulary(model, plan) * model->hidden_size;
 }
 
-static bool embedding_is_head(const struct mcp_builder *b)
-{
-    return b->model->tied_embeddings && b->plan->pipeline_parallel == 1;
-}
-
 static struct mcp_ref embedding_gradients(const struct mcp_builder *b)
 {
-    return embedding_is_head(b) ? mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS)
-                                : mcp_layer_buffer(MCP_LAYER_GRADIENTS);
+    return mcp_embedding_is_head(b) ? mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS)
+                                    : mcp_layer_buffer(MCP_LAYER_GRADIENTS);
 }
 
 static void embedding_forward(struct mcp_builder *b, struct mcp_value ids)
 {
     mcp_load_ids(b, ids);
-    struct mcp_ref weights = embedding_is_head(b) ? mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS)
-                                                  : mcp_layer_buffer(MCP_LAYER_WEIGHTS);
+    struct mcp_ref weights = mcp_embedding_is_head(b) ? mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS)
+                                                      : mcp_layer_buffer(MCP_LAYER_WEIGHTS);
     bool reduced = b->plan->tensor_parallel > 1;
     struct mcp_ref rows =
         reduced ? mcp_scratch_activation(b, "rows", b->tokens, b->hidden) : mcp_x(1);
@@ -55,7 +59,7 @@ static void embedding_forward(struct mcp_builder *b, struct mcp_value ids)
 static void embedding_backward(struct mcp_builder *b, struct mcp_value ids)
 {
     struct mcp_ref dy = mcp_tensor_gather(b, "d_rows", mcp_dx(1), MCP_HIDE_NOT);
-    bool positions = b->model->position == MCP_POSITION_LEARNED && embedding_is_head(b);
+    bool positions = b->model->position == MCP_POSITION_LEARNED && mcp_embedding_is_head(b);
     struct mcp_ref apart = positions ? mcp_layer_buffer(MCP_LAYER_GRADIENTS) : (struct mcp_ref){0};
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_BACKWARD,
                                   .weight = 1,
@@ -183,7 +187,7 @@ void mcp_head_backward(struct mcp_builder *b, struct mcp_head_values *v, struct 
 
 void mcp_build_head(struct mcp_builder *b)
 {
-    struct mcp_head_values *v = mcp_head_declare(b, !embedding_is_head(b));
+    struct mcp_head_values *v = mcp_head_declare(b, !mcp_embedding_is_head(b));
     mcp_begin_block(b, true);
     mcp_head_forward(b, v, mcp_x(0));
     mcp_end_block(b, MCP_FORWARD);
