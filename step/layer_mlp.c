@@ -66,7 +66,7 @@ static void declare_experts(struct mcp_builder *b, struct mcp_mlp_values *v)
     int64_t h = b->hidden, experts = kind->num_experts;
     v->groups = (int)(experts / b->plan->expert_parallel);
     v->rows = b->sharded_tokens * kind->experts_per_token;
-    v->local_rows = (v->rows + v->groups - 1) / v->groups; /* the fullest expert waits for none */
+    v->local_rows = (v->rows + v->groups - 1) / v->groups; /* a token is not cut */
     v->width = kind->moe_ffn_hidden_size;
     int64_t up = gates(b) * v->width;
     v->router = (struct mcp_linear){

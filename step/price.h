@@ -49,8 +49,8 @@ double mcp_op_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op
  * step/stage.h how far what crosses blocks is. */
 double mcp_op_exposed_frac(const struct mcp_pricing *pricing, const struct mcp_op *op);
 
-/* One collective, for tables, tests and the simulator: `bytes` is the full-size
- * buffer n (all_to_all: what each rank sends). Seconds; 0 for one rank. */
+/* One collective alone: `bytes` is the full-size buffer n (all_to_all: what each
+ * rank holds). Seconds; 0 for one rank. */
 double mcp_collective_seconds(const struct mcp_pricing *pricing, enum mcp_function function,
                               unsigned axes, double bytes);
 /* One message of `bytes` from pipeline stage `stage` to stage + delta (a ring). */

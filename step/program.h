@@ -91,7 +91,7 @@ enum {
 };
 /* Rank buffers every program has. */
 enum {
-    MCP_RANK_TIED_WEIGHTS, /* 0 bytes unless the ends share a rank and weights are tied */
+    MCP_RANK_TIED_WEIGHTS, /* the head's; 0 bytes unless another layer of the rank reads it */
     MCP_RANK_TIED_GRADIENTS,
     MCP_RANK_LOSS,
     MCP_RANK_NORM,
