@@ -8,9 +8,32 @@
 #include <math.h>
 #include <string.h>
 
+int mcp_pool_gpus(const struct mcp_cluster *pool)
+{
+    return pool->num_nodes * pool->gpus_per_node;
+}
+
 int mcp_cluster_gpus(const struct mcp_cluster *cluster)
 {
-    return cluster->num_nodes * cluster->gpus_per_node;
+    int gpus = 0;
+    for (; cluster != NULL; cluster = cluster->next)
+        gpus += mcp_pool_gpus(cluster);
+    return gpus;
+}
+
+int mcp_cluster_num_pools(const struct mcp_cluster *cluster)
+{
+    int pools = 0;
+    for (; cluster != NULL; cluster = cluster->next)
+        pools++;
+    return pools;
+}
+
+const struct mcp_cluster *mcp_cluster_pool(const struct mcp_cluster *cluster, int index)
+{
+    while (index-- > 0)
+        cluster = cluster->next;
+    return cluster;
 }
 
 static int smaller(int a, int b)
@@ -33,7 +56,7 @@ static int even_part(int total, int full, int unit)
 /* Sets every tier's `ranks` from its `full_ranks` and the size of the cluster. */
 static void fit_tiers(struct mcp_cluster *cluster)
 {
-    int total = mcp_cluster_gpus(cluster), node = cluster->gpus_per_node, unit = 1;
+    int total = mcp_pool_gpus(cluster), node = cluster->gpus_per_node, unit = 1;
     for (int k = 0; k < cluster->num_tiers; k++) {
         struct mcp_tier *tier = &cluster->tiers[k];
         if (k == cluster->num_tiers - 1)
@@ -53,6 +76,16 @@ static bool has_network(const struct mcp_cluster *cluster)
     int below = cluster->num_tiers > 1 ? cluster->tiers[cluster->num_tiers - 2].full_ranks : 1;
     return below >= cluster->gpus_per_node && cluster->num_tiers > 0 &&
            cluster->tiers[cluster->num_tiers - 1].full_ranks == 0;
+}
+
+static enum mcp_status check_single(const struct mcp_cluster *cluster, struct mcp_error *err)
+{
+    if (cluster->next == NULL)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID,
+                    "cluster %s + %s: machines of several kinds are used whole; give each its "
+                    "number of nodes",
+                    cluster->name, cluster->next->name);
 }
 
 static enum mcp_status check_size(const struct mcp_cluster *cluster, int num_nodes,
@@ -78,6 +111,7 @@ static enum mcp_status check_size(const struct mcp_cluster *cluster, int num_nod
 enum mcp_status mcp_cluster_resize(struct mcp_cluster *cluster, int num_nodes,
                                    struct mcp_error *err)
 {
+    MCP_TRY(check_single(cluster, err));
     MCP_TRY(check_size(cluster, num_nodes, err));
     cluster->num_nodes = num_nodes;
     fit_tiers(cluster);
@@ -120,7 +154,10 @@ static void shrink_nodes(struct mcp_cluster *cluster, int gpus_per_node)
 
 enum mcp_status mcp_cluster_take(struct mcp_cluster *cluster, int gpus, struct mcp_error *err)
 {
-    int nodes, total = mcp_cluster_gpus(cluster);
+    int nodes, total = mcp_pool_gpus(cluster);
+    if (cluster->next != NULL && gpus == mcp_cluster_gpus(cluster))
+        return MCP_OK;
+    MCP_TRY(check_single(cluster, err));
     if (gpus < 1 || gpus > total)
         return mcp_fail(err, MCP_INVALID, "%d GPUs of cluster %s, which has %d in %d node%s of %d",
                         gpus, cluster->name, total, cluster->num_nodes,
@@ -138,6 +175,8 @@ enum mcp_status mcp_cluster_set_gpus(struct mcp_cluster *cluster, int gpus, stru
 {
     struct mcp_cluster resized = *cluster;
     int nodes;
+    if (cluster->next != NULL)
+        return mcp_cluster_take(cluster, gpus, err);
     if (gpus < 1 || gpus > MCP_MAX_GPUS)
         return mcp_fail(err, MCP_INVALID, "%d GPUs: a cluster has 1 to %d", gpus, MCP_MAX_GPUS);
     nodes = nodes_for(cluster, gpus);
@@ -179,9 +218,9 @@ static enum mcp_status read_tiers(struct mcp_json *list, struct mcp_cluster *clu
                                  "ranks is missing or 0; only the last tier has no limit");
     }
     last = &cluster->tiers[count - 1];
-    if (last->full_ranks != 0 && last->full_ranks != mcp_cluster_gpus(cluster))
+    if (last->full_ranks != 0 && last->full_ranks != mcp_pool_gpus(cluster))
         return mcp_json_fail(list, err, "the last tier has ranks=%d, but the cluster %d GPUs",
-                             last->full_ranks, mcp_cluster_gpus(cluster));
+                             last->full_ranks, mcp_pool_gpus(cluster));
     last->full_ranks = 0;
     return MCP_OK;
 }
@@ -218,7 +257,7 @@ static enum mcp_status read_gpu(struct mcp_arena *arena, struct mcp_json *json, 
     return mcp_gpu_from_json(arena, object, gpu, err);
 }
 
-enum mcp_status mcp_cluster_from_json(struct mcp_arena *arena, struct mcp_json *json,
+static enum mcp_status pool_from_json(struct mcp_arena *arena, struct mcp_json *json,
                                       struct mcp_cluster *out, struct mcp_error *err)
 {
     static const char *const schema = "mcpplan.cluster/1";
@@ -246,7 +285,29 @@ enum mcp_status mcp_cluster_from_json(struct mcp_arena *arena, struct mcp_json *
     return MCP_OK;
 }
 
-void mcp_cluster_to_json(const struct mcp_cluster *cluster, struct mcp_json *object)
+enum mcp_status mcp_cluster_from_json(struct mcp_arena *arena, struct mcp_json *json,
+                                      struct mcp_cluster *out, struct mcp_error *err)
+{
+    struct mcp_cluster cluster, *pools = MCP_ARRAY(arena, MCP_MAX_POOLS, struct mcp_cluster);
+    struct mcp_json *rest;
+    MCP_TRY(pool_from_json(arena, json, &cluster, err));
+    *out = cluster;
+    if (!mcp_json_has(json, "further_pools"))
+        return MCP_OK;
+    MCP_TRY(mcp_json_array(json, "further_pools", &rest, err));
+    size_t count = mcp_json_count(rest);
+    if (count < 1 || count >= MCP_MAX_POOLS)
+        return mcp_json_fail(rest, err, "%zu pools; 1 to %d are understood", count,
+                             MCP_MAX_POOLS - 1);
+    for (size_t i = 0; i < count; i++) {
+        MCP_TRY(pool_from_json(arena, mcp_json_at(rest, i), &pools[i], err));
+        pools[i].next = i + 1 < count ? &pools[i + 1] : NULL;
+    }
+    out->next = pools;
+    return MCP_OK;
+}
+
+static void pool_to_json(const struct mcp_cluster *cluster, struct mcp_json *object)
 {
     struct mcp_json *tiers;
     mcp_json_set_string(object, "name", cluster->name);
@@ -266,6 +327,16 @@ void mcp_cluster_to_json(const struct mcp_cluster *cluster, struct mcp_json *obj
         mcp_json_set_double(item, "round_trip_s", tier->round_trip_s);
     }
     mcp_json_set_string(object, "source", cluster->source);
+}
+
+void mcp_cluster_to_json(const struct mcp_cluster *cluster, struct mcp_json *object)
+{
+    pool_to_json(cluster, object);
+    if (cluster->next == NULL)
+        return;
+    struct mcp_json *rest = mcp_json_set_array(object, "further_pools");
+    for (const struct mcp_cluster *pool = cluster->next; pool != NULL; pool = pool->next)
+        pool_to_json(pool, mcp_json_add_object(rest));
 }
 
 struct bound {
@@ -294,7 +365,7 @@ static enum mcp_status check_tier(const struct mcp_cluster *cluster, const struc
     return MCP_OK;
 }
 
-enum mcp_status mcp_cluster_check(const struct mcp_cluster *cluster, struct mcp_error *err)
+static enum mcp_status check_pool(const struct mcp_cluster *cluster, struct mcp_error *err)
 {
     int unit = 1;
     MCP_TRY(mcp_gpu_check(&cluster->gpu, err));
@@ -311,9 +382,9 @@ enum mcp_status mcp_cluster_check(const struct mcp_cluster *cluster, struct mcp_
                             cluster->name, tier->name, tier->ranks, unit);
         unit = tier->ranks;
     }
-    if (unit != mcp_cluster_gpus(cluster))
+    if (unit != mcp_pool_gpus(cluster))
         return mcp_fail(err, MCP_INVALID, "cluster %s: the last tier joins %d of %d GPUs",
-                        cluster->name, unit, mcp_cluster_gpus(cluster));
+                        cluster->name, unit, mcp_pool_gpus(cluster));
     return MCP_OK;
 }
 
@@ -345,7 +416,14 @@ static enum mcp_status split_nodes(struct mcp_arena *arena, const char *text, co
     return MCP_OK;
 }
 
-enum mcp_status mcp_cluster_load(struct mcp_arena *arena, const char *name_or_path,
+enum mcp_status mcp_cluster_check(const struct mcp_cluster *cluster, struct mcp_error *err)
+{
+    for (; cluster != NULL; cluster = cluster->next)
+        MCP_TRY(check_pool(cluster, err));
+    return MCP_OK;
+}
+
+static enum mcp_status load_pool(struct mcp_arena *arena, const char *name_or_path,
                                  struct mcp_cluster *out, struct mcp_error *err)
 {
     const char *name;
@@ -358,7 +436,40 @@ enum mcp_status mcp_cluster_load(struct mcp_arena *arena, const char *name_or_pa
     MCP_TRY(mcp_json_done(json, err));
     if (num_nodes > 0)
         MCP_TRY(mcp_cluster_resize(&cluster, num_nodes, err));
-    MCP_TRY(mcp_cluster_check(&cluster, err));
     *out = cluster;
+    return MCP_OK;
+}
+
+/* A mixed cluster's GPUs as a whole are as limited as any. */
+static enum mcp_status join_pools(struct mcp_cluster *pools, int count, struct mcp_error *err)
+{
+    int64_t gpus = 0;
+    for (int i = 0; i < count; i++) {
+        MCP_TRY(count > 1 ? check_single(&pools[i], err) : MCP_OK);
+        gpus += mcp_pool_gpus(&pools[i]);
+        if (i + 1 < count)
+            pools[i].next = &pools[i + 1];
+    }
+    if (gpus > MCP_MAX_GPUS)
+        return mcp_fail(err, MCP_INVALID, "cluster %s + ...: more than %d GPUs", pools[0].name,
+                        MCP_MAX_GPUS);
+    return mcp_cluster_check(&pools[0], err);
+}
+
+enum mcp_status mcp_cluster_load(struct mcp_arena *arena, const char *name_or_path,
+                                 struct mcp_cluster *out, struct mcp_error *err)
+{
+    struct mcp_cluster *pools = MCP_ARRAY(arena, MCP_MAX_POOLS, struct mcp_cluster);
+    int count = 0;
+    for (const char *part = name_or_path, *end; part != NULL; part = *end == '+' ? end + 1 : NULL) {
+        end = part + strcspn(part, "+");
+        if (count == MCP_MAX_POOLS)
+            return mcp_fail(err, MCP_INVALID, "cluster '%s': at most %d kinds of machines",
+                            name_or_path, MCP_MAX_POOLS);
+        const char *name = mcp_strndup(arena, part, (size_t)(end - part));
+        MCP_TRY(load_pool(arena, name, &pools[count++], err));
+    }
+    MCP_TRY(join_pools(pools, count, err));
+    *out = pools[0];
     return MCP_OK;
 }

@@ -75,12 +75,21 @@ struct mcp_cluster {
     int num_tiers;
     struct mcp_tier tiers[MCP_MAX_TIERS];
     const char *source;
+    /* Machines of another kind that follow in rank order, NULL: none. Such parts of
+     * a mixed cluster are its pools; a pipeline stage lies within one of them. */
+    const struct mcp_cluster *next;
 };
+#define MCP_MAX_POOLS 4
 
+/* Of all pools. */
 int mcp_cluster_gpus(const struct mcp_cluster *cluster);
+int mcp_cluster_num_pools(const struct mcp_cluster *cluster);
+/* Pool 0 <= index < num_pools; pool 0 is the cluster itself. */
+const struct mcp_cluster *mcp_cluster_pool(const struct mcp_cluster *cluster, int index);
+int mcp_pool_gpus(const struct mcp_cluster *pool);
 
-/* "PRESET", "PRESET:NODES", a file of ours, or "FILE:NODES". MCP_INVALID when
- * the node count is impossible for it. */
+/* "PRESET", "PRESET:NODES", a file of ours, or "FILE:NODES"; several joined by "+"
+ * make a mixed cluster. MCP_INVALID when the node count is impossible for it. */
 enum mcp_status mcp_cluster_load(struct mcp_arena *arena, const char *name_or_path,
                                  struct mcp_cluster *out, struct mcp_error *err);
 enum mcp_status mcp_cluster_from_json(struct mcp_arena *arena, struct mcp_json *json,

@@ -1,6 +1,7 @@
 /* core/plan.c: one way to split a job: defaults, chunks, JSON. */
 #include "core/plan.h"
 
+#include "core/cluster.h"
 #include "core/text.h"
 #include "core/units.h"
 
@@ -159,6 +160,31 @@ static enum mcp_status read_empty(struct mcp_json *json, const char *key, const 
         return MCP_OK;
     return contradicts(list, err, "%zu elements where [] is expected: %s", mcp_json_count(list),
                        why);
+}
+
+/* On which pool of a mixed cluster each stage lies; [] where there is one. */
+static enum mcp_status read_placement(struct mcp_arena *arena, struct mcp_json *json,
+                                      struct mcp_plan *plan, struct mcp_error *err)
+{
+    struct mcp_json *list;
+    if (!mcp_json_has(json, "placement"))
+        return MCP_OK;
+    MCP_TRY(mcp_json_array(json, "placement", &list, err));
+    size_t count = mcp_json_count(list);
+    if (count == 0)
+        return MCP_OK;
+    if (count != (size_t)plan->pipeline_parallel)
+        return contradicts(list, err, "%zu pools for pipeline_parallel=%d stages", count,
+                           plan->pipeline_parallel);
+    int *pools = MCP_ARRAY(arena, count, int);
+    for (size_t i = 0; i < count; i++) {
+        MCP_TRY(mcp_json_as_int(mcp_json_at(list, i), &pools[i], err));
+        if (pools[i] >= MCP_MAX_POOLS)
+            return contradicts(list, err, "pool %d; a cluster has %d at most", pools[i],
+                               MCP_MAX_POOLS);
+    }
+    plan->stage_pool = pools;
+    return MCP_OK;
 }
 
 static enum mcp_status read_schedule(struct mcp_json *file, struct mcp_plan *plan,
@@ -338,7 +364,7 @@ enum mcp_status mcp_plan_from_json(struct mcp_arena *arena, struct mcp_json *jso
     MCP_TRY(read_schedule(json, &plan, err));
     MCP_TRY(read_stages(arena, json, &plan, err));
     MCP_TRY(read_rank_order(json, &plan, err));
-    MCP_TRY(read_empty(json, "placement", "ranks fill the GPUs in rank_order", err));
+    MCP_TRY(read_placement(arena, json, &plan, err));
     MCP_TRY(read_overlap(json, &plan.overlap, err));
     *out = plan;
     return MCP_OK;
@@ -398,7 +424,9 @@ void mcp_plan_to_json(const struct mcp_plan *plan, struct mcp_json *object)
     mcp_json_set_array(schedule, "rows");
     write_stages(plan, mcp_json_set_array(object, "stages"));
     write_rank_order(plan, mcp_json_set_array(object, "rank_order"));
-    mcp_json_set_array(object, "placement");
+    struct mcp_json *placement = mcp_json_set_array(object, "placement");
+    for (int r = 0; plan->stage_pool != NULL && r < plan->pipeline_parallel; r++)
+        mcp_json_add_int(placement, plan->stage_pool[r]);
     struct mcp_json *overlap = mcp_json_set_object(object, "overlap");
     mcp_json_set_bool(overlap, "tensor", plan->overlap.tensor);
     mcp_json_set_bool(overlap, "data", plan->overlap.data);

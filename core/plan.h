@@ -71,6 +71,7 @@ struct mcp_plan {
     enum mcp_schedule schedule;
     struct mcp_chunk *chunks;    /* [virtual_stages x pipeline_parallel] by virtual stage */
     enum mcp_axis rank_order[4]; /* fastest first */
+    const int *stage_pool;       /* [pipeline_parallel] pool of the cluster; NULL: 0 */
     struct mcp_overlap overlap;
 };
 

@@ -2,6 +2,7 @@
 #include "step/estimate.h"
 
 #include "core/json.h"
+#include "core/mesh.h"
 #include "core/stack.h"
 #include "step/estimate_parts.h"
 #include "step/layer_price.h"
@@ -15,13 +16,26 @@ struct mcp_pricer *mcp_pricer_new(struct mcp_arena *arena, const struct mcp_ques
     struct mcp_pricer *pricer = MCP_NEW(arena, struct mcp_pricer);
     pricer->arena = arena;
     pricer->question = question;
-    pricer->cache = mcp_price_cache_new(arena, question);
+    pricer->num_pools = mcp_cluster_num_pools(question->cluster);
+    pricer->pools = MCP_ARRAY(arena, pricer->num_pools, struct priced_pool);
+    for (int i = 0; i < pricer->num_pools; i++) {
+        struct priced_pool *pool = &pricer->pools[i];
+        pool->question = *question;
+        pool->question.cluster = mcp_cluster_pool(question->cluster, i);
+        pool->cache = mcp_price_cache_new(arena, &pool->question);
+    }
     pricer->scratch = mcp_arena_new();
     mcp_defer(arena, (void (*)(void *))mcp_arena_free, pricer->scratch);
     pricer->forward_flops =
         (double)question->job->global_batch_size * (double)question->job->sequence_length *
         mcp_model_flops_per_token_forward(question->model, question->job->sequence_length);
     return pricer;
+}
+
+struct priced_pool *mcp_stage_pool(const struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                                   int stage)
+{
+    return &pricer->pools[plan->stage_pool != NULL ? plan->stage_pool[stage] : 0];
 }
 
 int64_t mcp_memory_allocated(const struct mcp_memory *m)
@@ -33,6 +47,19 @@ int64_t mcp_memory_allocated(const struct mcp_memory *m)
 int64_t mcp_memory_total(const struct mcp_memory *m)
 {
     return mcp_memory_allocated(m) + m->reserve_bytes;
+}
+
+/* Do all stages send over links of one kind? Not where some neighbours share a
+ * domain and others do not, nor where pools differ. */
+static bool equal_boundaries(const struct mcp_pricer *pricer, const struct mcp_plan *plan)
+{
+    const struct mcp_cluster *cluster = pricer->question->cluster;
+    for (int tier = 0; tier < cluster->num_tiers - 1; tier++) {
+        int members = mcp_group_in_domain(plan, MCP_PIPELINE, cluster->tiers[tier].ranks);
+        if (members > 1 && members < plan->pipeline_parallel)
+            return false;
+    }
+    return pricer->num_pools == 1;
 }
 
 /* Inner chunks of a model with one kind of layer are often all alike. */
@@ -169,8 +196,9 @@ void mcp_estimate(struct mcp_pricer *pricer, const struct mcp_plan *plan,
     mcp_pricer_turn(pricer);
     struct estimate *e = mcp_estimate_room(pricer->scratch, p, count);
     struct mcp_stage *stages = MCP_ARRAY(pricer->scratch, count, struct mcp_stage);
+    bool shared = equal_boundaries(pricer, plan);
     for (int k = 0; k < count; k++) {
-        if (k > 1 && k < count - 1 && same_as_previous(pricer, plan, k)) {
+        if (shared && k > 1 && k < count - 1 && same_as_previous(pricer, plan, k)) {
             e->stages[k] = e->stages[k - 1];
             continue;
         }

@@ -16,15 +16,26 @@ struct layer_run {
     const struct mcp_layer_step_price *step;
 };
 
-struct mcp_pricer {
-    struct mcp_arena *arena, *scratch;
-    const struct mcp_question *question;
+/* The question as one pool of the cluster sees it, and prices there. */
+struct priced_pool {
+    struct mcp_question question;
     struct mcp_price_cache *cache;
-    double forward_flops; /* of the model, one step */
-    uint64_t plans;       /* priced so far: tells whose a memo is */
     uint64_t memo_plan[MCP_NUM_MEMOS];
     struct layer_run memo[MCP_NUM_MEMOS];
 };
+
+struct mcp_pricer {
+    struct mcp_arena *arena, *scratch;
+    const struct mcp_question *question;
+    double forward_flops; /* of the model, one step */
+    uint64_t plans;       /* priced so far: tells whose a memo is */
+    int num_pools;
+    struct priced_pool *pools;
+};
+
+/* The pool of pipeline stage `stage`. */
+struct priced_pool *mcp_stage_pool(const struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                                   int stage);
 
 struct estimate {
     const struct mcp_stage **stages;           /* [pipeline x virtual] */

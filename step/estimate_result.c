@@ -65,7 +65,10 @@ static void utilization(const struct mcp_pricer *pricer, const struct mcp_plan *
            replicas = plan->tensor_parallel * plan->context_parallel * plan->data_parallel;
     for (int k = 0; k < stages; k++)
         again += m * e->stages[k]->recompute_flops * replicas;
-    double peak = q->cluster->gpu.peak_flops_per_s[q->job->precision] * mcp_plan_world(plan);
+    double peak = 0;
+    for (int r = 0; r < plan->pipeline_parallel; r++)
+        peak += replicas * mcp_stage_pool(pricer, plan, r)
+                               ->question.cluster->gpu.peak_flops_per_s[q->job->precision];
     double model = 3 * pricer->forward_flops;
     out->model_flops_utilization = model / (out->iteration_s * peak);
     out->hardware_flops_utilization = (model + again) / (out->iteration_s * peak);
@@ -164,26 +167,34 @@ int64_t mcp_stages_bytes(struct mcp_pricer *pricer, const struct mcp_plan *plan,
     return mcp_memory_total(&memory);
 }
 
+int64_t mcp_stage_limit_bytes(const struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                              int rank)
+{
+    const struct mcp_gpu *gpu = &mcp_stage_pool(pricer, plan, rank)->question.cluster->gpu;
+    return (int64_t)((double)gpu->memory_bytes * pricer->question->job->memory_limit_frac);
+}
+
+/* The fullest stage is the one with the least room left. */
 void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan,
                          const struct estimate *e, struct mcp_prediction *out)
 {
     const struct mcp_question *q = pricer->question;
-    out->peak_memory_bytes = -1;
+    int64_t least_room = INT64_MAX;
     for (int r = 0; r < plan->pipeline_parallel; r++) {
         struct mcp_memory *memory = &out->stages[r].memory;
         rank_memory(pricer, plan, r, e->stages, memory);
         out->stages[r].static_bytes =
             memory->weights_bytes + memory->gradients_bytes + memory->optimizer_bytes;
-        int64_t total = mcp_memory_total(memory);
-        if (total > out->peak_memory_bytes) {
-            out->peak_memory_bytes = total;
+        int64_t room = mcp_stage_limit_bytes(pricer, plan, r) - mcp_memory_total(memory);
+        if (room < least_room) {
+            least_room = room;
             out->peak_stage = r;
         }
     }
     out->memory = out->stages[out->peak_stage].memory;
-    out->memory_limit_bytes =
-        (int64_t)((double)q->cluster->gpu.memory_bytes * q->job->memory_limit_frac);
-    out->fits = out->peak_memory_bytes <= out->memory_limit_bytes;
+    out->peak_memory_bytes = mcp_memory_total(&out->memory);
+    out->memory_limit_bytes = mcp_stage_limit_bytes(pricer, plan, out->peak_stage);
+    out->fits = least_room >= 0;
     out->uncertainty_frac = mcp_model_has_experts(q->model) ? q->stack->moe_uncertainty_frac
                                                             : q->stack->uncertainty_frac;
 }

@@ -1,33 +1,12 @@
 /* step/legal.c: which plans mean something: one table of rules. */
-#include "step/legal.h"
+#include "step/legal_parts.h"
 
 #include "core/text.h"
 #include "step/pipeline.h"
 #include "step/program.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stddef.h>
-
-/* What a rule looks at. */
-struct ask {
-    const struct mcp_model *model;
-    const struct mcp_cluster *cluster;
-    const struct mcp_job *job;
-    const struct mcp_plan *plan;
-};
-
-/* A rule judges one value of the plan, in the light of all others. */
-typedef bool legal_value(const struct ask *ask, int value);
-
-struct rule {
-    const char *name;
-    const char *key; /* of the value it judges */
-    size_t offset;   /* in struct mcp_plan */
-    legal_value *holds;
-    const char *(*say)(struct mcp_arena *arena, const struct ask *ask, int value);
-    legal_value *also; /* what a better value has to be; NULL: the sentence says it */
-};
 
 /* Slots of one kind on a rank; keeps every count of slots an int. */
 enum { MAX_SLOTS = 1 << 24 };
@@ -299,6 +278,44 @@ static const char *say_schedule(struct mcp_arena *arena, const struct ask *ask, 
                       v > 1 ? "schedule interleaved" : "schedule 1f1b");
 }
 
+static int64_t stage_ranks(const struct mcp_plan *plan)
+{
+    return product(plan->tensor_parallel, plan->context_parallel, plan->data_parallel);
+}
+
+/* Stages of a mixed cluster lie in one pool each, and fill the pools. */
+static bool fills_pool(const struct ask *ask, int pool)
+{
+    int64_t stages = 0;
+    for (int r = 0; r < ask->plan->pipeline_parallel; r++)
+        stages += ask->plan->stage_pool[r] == pool;
+    return product(stages, stage_ranks(ask->plan), 1) ==
+           mcp_pool_gpus(mcp_cluster_pool(ask->cluster, pool));
+}
+
+static bool hold_pools(const struct ask *ask, int p)
+{
+    int pools = mcp_cluster_num_pools(ask->cluster);
+    (void)p;
+    if (ask->plan->stage_pool == NULL)
+        return pools == 1;
+    for (int pool = 0; pool < pools; pool++)
+        if (!fills_pool(ask, pool))
+            return false;
+    return pools == 1 || ask->plan->rank_order[3] == MCP_PIPELINE;
+}
+
+static const char *say_pools(struct mcp_arena *arena, const struct ask *ask, int p)
+{
+    struct mcp_text sizes = mcp_text_new(arena);
+    for (const struct mcp_cluster *pool = ask->cluster; pool != NULL; pool = pool->next)
+        mcp_text_add(&sizes, "%s%d", pool == ask->cluster ? "" : " and ", mcp_pool_gpus(pool));
+    return mcp_format(arena,
+                      "pipeline_parallel=%d: stages of %lld GPUs, pipeline slowest in rank_order, "
+                      "do not fill pools of %s GPUs",
+                      p, (long long)stage_ranks(ask->plan), sizes.data);
+}
+
 /* --- batches --- */
 
 static bool hold_data(const struct ask *ask, int d)
@@ -426,7 +443,10 @@ static const char *say_zero(struct mcp_arena *arena, const struct ask *ask, int 
 static bool hold_precision(const struct ask *ask, int value)
 {
     (void)value;
-    return !isnan(ask->cluster->gpu.peak_flops_per_s[ask->job->precision]);
+    for (const struct mcp_cluster *pool = ask->cluster; pool != NULL; pool = pool->next)
+        if (isnan(pool->gpu.peak_flops_per_s[ask->job->precision]))
+            return false;
+    return true;
 }
 
 static const char *say_precision(struct mcp_arena *arena, const struct ask *ask, int value)
@@ -505,6 +525,7 @@ static const struct rule rules[] = {
     RULE("context_parallel_divides_heads", context_parallel, context_heads, context_legal),
     RULE("pipeline_within_layers", pipeline_parallel, stages, hold_stages),
     RULE("virtual_stages_within_layers", virtual_stages, virtual_stages, hold_virtual_stages),
+    RULE("stages_fill_pools", pipeline_parallel, pools, NULL),
     RULE("interleaving_needs_pipeline", virtual_stages, interleaving, hold_interleaving),
     RULE("schedule_fits_virtual_stages", virtual_stages, schedule, NULL),
     RULE("interleaving_needs_whole_groups", virtual_stages, groups, NULL),
@@ -521,49 +542,6 @@ static const struct rule rules[] = {
 enum { NUM_RULES = sizeof rules / sizeof *rules };
 _Static_assert(NUM_RULES <= MCP_MAX_REFUSALS, "every rule can be broken at once");
 
-static int judged(const struct rule *rule, const struct mcp_plan *plan)
-{
-    return *(const int *)((const char *)plan + rule->offset);
-}
-
-/* --- the nearest legal value --- */
-
-enum { MOST_SHOWN = 12, FARTHEST = 16384 };
-
-static int nearest_value(const struct ask *ask, legal_value *legal, int value)
-{
-    for (int distance = 1; distance < FARTHEST; distance++) {
-        if (value > distance && legal(ask, value - distance))
-            return value - distance;
-        if (value < INT_MAX - distance && legal(ask, value + distance))
-            return value + distance;
-    }
-    return legal(ask, 1) ? 1 : 0;
-}
-
-/* "; nearest legal tensor_parallel=4 (of 1, 2, 4, 28)", or nothing. */
-static void add_nearest(struct mcp_text *text, const struct ask *ask, const struct rule *rule)
-{
-    int best = nearest_value(ask, rule->also, judged(rule, ask->plan)), shown = 0;
-    if (best == 0)
-        return;
-    mcp_text_add(text, "; nearest legal %s=%d (of ", rule->key, best);
-    for (int i = 1; i < FARTHEST && shown <= MOST_SHOWN; i++)
-        if (rule->also(ask, i) && shown++ < MOST_SHOWN)
-            mcp_text_add(text, "%s%d", shown > 1 ? ", " : "", i);
-    mcp_text_add(text, "%s)", shown > MOST_SHOWN ? " ..." : "");
-}
-
-static struct mcp_refusal refuse(struct mcp_arena *arena, const struct ask *ask,
-                                 const struct rule *rule)
-{
-    struct mcp_text text = mcp_text_new(arena);
-    mcp_text_add(&text, "%s", rule->say(arena, ask, judged(rule, ask->plan)));
-    if (rule->also)
-        add_nearest(&text, ask, rule);
-    return (struct mcp_refusal){rule->name, text.data};
-}
-
 bool mcp_legal(struct mcp_arena *arena, const struct mcp_question *question,
                const struct mcp_plan *plan, struct mcp_refusals *out)
 {
@@ -571,8 +549,8 @@ bool mcp_legal(struct mcp_arena *arena, const struct mcp_question *question,
     int count = hold_degrees(&ask, plan->tensor_parallel) ? NUM_RULES : 1;
     out->count = 0;
     for (int i = 0; i < count; i++)
-        if (!rules[i].holds(&ask, judged(&rules[i], plan)))
-            out->items[out->count++] = refuse(arena, &ask, &rules[i]);
+        if (!rules[i].holds(&ask, mcp_judged(&rules[i], plan)))
+            out->items[out->count++] = mcp_refuse(arena, &ask, &rules[i]);
     return out->count == 0;
 }
 
@@ -580,7 +558,7 @@ const char *mcp_illegal_rule(const struct mcp_question *question, const struct m
 {
     struct ask ask = {question->model, question->cluster, question->job, plan};
     for (int i = 0; i < NUM_RULES - 1; i++)
-        if (!rules[i].holds(&ask, judged(&rules[i], plan)))
+        if (!rules[i].holds(&ask, mcp_judged(&rules[i], plan)))
             return rules[i].name;
     return NULL;
 }

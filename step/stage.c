@@ -24,6 +24,25 @@ int64_t mcp_data_exposed_ns(const struct mcp_question *question, const struct mc
     return exposed_beside(transfer_ns, compute_ns, hidden);
 }
 
+/* The slower of both ends' links. */
+static double send_seconds(const struct mcp_question *question, const struct mcp_plan *plan,
+                           int stage, int delta, double bytes)
+{
+    int stages = plan->pipeline_parallel;
+    const int ends[2] = {stage, (stage + delta + stages) % stages};
+    double slowest = 0;
+    for (int i = 0; i < 2; i++) {
+        struct mcp_question at = *question;
+        if (plan->stage_pool != NULL)
+            at.cluster = mcp_cluster_pool(question->cluster, plan->stage_pool[ends[i]]);
+        const struct mcp_pricing pricing = {&at, plan};
+        slowest = fmax(slowest, mcp_send_seconds(&pricing, stage, delta, bytes));
+        if (plan->stage_pool == NULL)
+            break;
+    }
+    return slowest;
+}
+
 int64_t mcp_message_price(const struct mcp_question *question, const struct mcp_plan *plan,
                           const struct mcp_layer_type *type, int stage, bool forward,
                           struct mcp_slot_price *slot)
@@ -34,7 +53,7 @@ int64_t mcp_message_price(const struct mcp_question *question, const struct mcp_
         &type->blocks[forward ? MCP_RECEIVE_FORWARD : MCP_RECEIVE_BACKWARD];
     const struct mcp_op *op = &send->ops[0];
     double bytes = (double)op->dims[0] * mcp_dtype_bytes((enum mcp_dtype)op->dtype);
-    double seconds = mcp_send_seconds(&pricing, stage, op->delta, bytes);
+    double seconds = send_seconds(question, plan, stage, op->delta, bytes);
     for (int i = 1; i < receive->num_ops; i++)
         seconds += mcp_op_seconds(&pricing, &receive->ops[i]);
     /* stacks hide messages of interleaved schedules only: 1F1B waits for each */
@@ -51,16 +70,16 @@ static bool same_spec(const struct mcp_layer_spec *a, const struct mcp_layer_spe
 }
 
 /* A plan asks for few kinds of layer, many times: remember them while it lasts. */
-static struct layer_run look_up(struct mcp_pricer *pricer, const struct mcp_plan *plan,
-                                const struct mcp_layer_spec *spec)
+static struct layer_run look_up(const struct mcp_pricer *pricer, struct priced_pool *pool,
+                                const struct mcp_plan *plan, const struct mcp_layer_spec *spec)
 {
     int index = ((spec->kind - MCP_KIND_HEAD) * 2 + (spec->mtp ? 1 : 0)) * MCP_NUM_RECOMPUTES +
                 (int)spec->recompute;
-    struct layer_run *memo = &pricer->memo[index];
-    if (pricer->memo_plan[index] != pricer->plans) {
-        pricer->memo_plan[index] = pricer->plans;
-        memo->layer = mcp_layer_price(pricer->cache, plan, spec);
-        memo->step = mcp_layer_step_price(pricer->cache, plan, spec);
+    struct layer_run *memo = &pool->memo[index];
+    if (pool->memo_plan[index] != pricer->plans) {
+        pool->memo_plan[index] = pricer->plans;
+        memo->layer = mcp_layer_price(pool->cache, plan, spec);
+        memo->step = mcp_layer_step_price(pool->cache, plan, spec);
         memo->count = 1;
     }
     return *memo;
@@ -72,9 +91,9 @@ struct extent {
 };
 
 /* Layers of virtual stage k, as runs of equal prices, first layer first. */
-static int list_runs(struct mcp_pricer *pricer, const struct mcp_plan *plan,
-                     const struct mcp_chunk *chunk, const struct extent *extent,
-                     struct layer_run *runs)
+static int list_runs(const struct mcp_pricer *pricer, struct priced_pool *pool,
+                     const struct mcp_plan *plan, const struct mcp_chunk *chunk,
+                     const struct extent *extent, struct layer_run *runs)
 {
     int num_runs = 0;
     struct mcp_layer_spec last = {.kind = -9};
@@ -97,7 +116,7 @@ static int list_runs(struct mcp_pricer *pricer, const struct mcp_plan *plan,
             continue;
         }
         last = spec;
-        runs[num_runs++] = look_up(pricer, plan, &spec);
+        runs[num_runs++] = look_up(pricer, pool, plan, &spec);
     }
     return num_runs;
 }
@@ -210,7 +229,8 @@ void mcp_stage_price(struct mcp_pricer *pricer, const struct mcp_plan *plan, int
     struct mcp_mark mark = mcp_arena_mark(pricer->scratch);
     mcp_chunk_layers(pricer->question->model, stages, k, chunk, &extent.first, &extent.count);
     struct layer_run *runs = MCP_ARRAY(pricer->scratch, extent.count, struct layer_run);
-    int num_runs = list_runs(pricer, plan, chunk, &extent, runs);
+    struct priced_pool *pool = mcp_stage_pool(pricer, plan, k % plan->pipeline_parallel);
+    int num_runs = list_runs(pricer, pool, plan, chunk, &extent, runs);
     assert(num_runs > 0); /* every chunk holds a layer, or an end of the model */
     memset(out, 0, sizeof *out);
     out->x_bytes = residual_bytes(pricer->question, plan);

@@ -50,4 +50,8 @@ int64_t mcp_step_fixed_ns(struct mcp_pricer *pricer, const struct mcp_plan *plan
 int64_t mcp_stages_bytes(struct mcp_pricer *pricer, const struct mcp_plan *plan, int rank,
                          const struct mcp_stage *const *stages);
 
+/* What a rank of stage `rank` may hold: memory_limit_frac of its own pool's GPUs. */
+int64_t mcp_stage_limit_bytes(const struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                              int rank);
+
 #endif

@@ -299,3 +299,26 @@ ParameterizedTest(struct case_gpu *c, cluster, bad_gpu)
     cr_expect(ne(int, (int)got, MCP_OK));
     cr_expect(ne(ptr, (void *)strstr(err.text, c->says), NULL), "%s", err.text);
 }
+
+/* --- machines of several kinds --- */
+
+Test(cluster, pools_are_joined_by_plus)
+{
+    struct mcp_error err = {""};
+    struct mcp_cluster cluster, again;
+    struct mcp_json *json = mcp_json_new_object(arena);
+    cr_assert(mcp_cluster_load(arena, "dgx-a100:8+dgx-h100:4", &cluster, &err) == MCP_OK, "%s",
+              err.text);
+    cr_expect(eq(int, mcp_cluster_num_pools(&cluster), 2));
+    cr_expect(eq(int, mcp_cluster_gpus(&cluster), 96));
+    cr_expect(eq(int, mcp_pool_gpus(mcp_cluster_pool(&cluster, 1)), 32));
+    cr_expect(eq(str, (char *)mcp_cluster_pool(&cluster, 1)->gpu.name, "h100-sxm-80gb"));
+    mcp_cluster_to_json(&cluster, json);
+    cr_assert(mcp_cluster_from_json(arena, json, &again, &err) == MCP_OK, "%s", err.text);
+    cr_expect(eq(int, mcp_cluster_num_pools(&again), 2));
+    cr_expect(eq(int, mcp_cluster_gpus(&again), 96));
+    cr_expect(mcp_cluster_take(&cluster, 96, &err) == MCP_OK, "%s", err.text);
+    cr_expect(mcp_cluster_take(&cluster, 64, &err) == MCP_INVALID);
+    cr_expect(ne(ptr, strstr(err.text, "several kinds"), NULL), "%s", err.text);
+    cr_expect(mcp_cluster_load(arena, "dgx-a100:8+", &cluster, &err) != MCP_OK);
+}

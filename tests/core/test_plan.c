@@ -70,7 +70,7 @@ static const char example[] =
     "  ],\n"
     "  \"rank_order\": [\"context_parallel\", \"tensor_parallel\", \"pipeline_parallel\", "
     "\"data_parallel\"],\n"
-    "  \"placement\": [],\n"
+    "  \"placement\": [1, 0],\n"
     "  \"overlap\": {\n"
     "    \"tensor\": true,\n"
     "    \"data\": false,\n"
@@ -124,8 +124,9 @@ ParameterizedTestParameters(plan, edits)
          "microbatch_size=0"},
         {"unknown schedule", "\"interleaved\"", "\"interleave\"", MCP_FORMAT, "interleaved"},
         {"rows", "\"rows\": []", "\"rows\": [1]", MCP_INVALID, "schedule.rows: 1 elements"},
-        {"placement", "\"placement\": []", "\"placement\": [0, 1]", MCP_INVALID,
-         "placement: 2 elements"},
+        {"placement", "\"placement\": [1, 0]", "\"placement\": [0, 1, 0]", MCP_INVALID,
+         "placement: 3 pools for pipeline_parallel=2"},
+        {"pool", "\"placement\": [1, 0]", "\"placement\": [4, 0]", MCP_INVALID, "pool 4"},
         {"stages missing", "\"pipeline_parallel\": 2", "\"pipeline_parallel\": 3", MCP_INVALID,
          "stages: 2 stages where pipeline_parallel=3"},
         {"chunks missing", "\"virtual_stages\": 2", "\"virtual_stages\": 1", MCP_INVALID,

@@ -1,0 +1,35 @@
+/* step/legal_parts.h: what a rule of legality is. Private to step/. */
+#ifndef MCP_STEP_LEGAL_PARTS_H
+#define MCP_STEP_LEGAL_PARTS_H
+
+#include "step/legal.h"
+
+#include <stddef.h>
+
+/* What a rule looks at. */
+struct ask {
+    const struct mcp_model *model;
+    const struct mcp_cluster *cluster;
+    const struct mcp_job *job;
+    const struct mcp_plan *plan;
+};
+
+/* A rule judges one value of the plan, in the light of all others. */
+typedef bool legal_value(const struct ask *ask, int value);
+
+struct rule {
+    const char *name;
+    const char *key; /* of the value it judges */
+    size_t offset;   /* in struct mcp_plan */
+    legal_value *holds;
+    const char *(*say)(struct mcp_arena *arena, const struct ask *ask, int value);
+    legal_value *also; /* what a better value has to be; NULL: the sentence says it */
+};
+
+/* The value of `plan` that the rule judges. */
+int mcp_judged(const struct rule *rule, const struct mcp_plan *plan);
+/* The rule's sentence about the plan, with the nearest legal value. */
+struct mcp_refusal mcp_refuse(struct mcp_arena *arena, const struct ask *ask,
+                              const struct rule *rule);
+
+#endif
