@@ -32,6 +32,11 @@ struct mcp_pricer *mcp_pricer_new(struct mcp_arena *arena, const struct mcp_ques
     return pricer;
 }
 
+const struct mcp_question *mcp_pricer_question(const struct mcp_pricer *pricer)
+{
+    return pricer->question;
+}
+
 struct priced_pool *mcp_stage_pool(const struct mcp_pricer *pricer, const struct mcp_plan *plan,
                                    int stage)
 {

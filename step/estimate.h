@@ -47,6 +47,7 @@ struct mcp_prediction {
 /* Caches prices for one question; for one thread at a time. */
 struct mcp_pricer;
 struct mcp_pricer *mcp_pricer_new(struct mcp_arena *arena, const struct mcp_question *question);
+const struct mcp_question *mcp_pricer_question(const struct mcp_pricer *pricer);
 
 /* Prices a legal plan with chunks, time and memory in full. Cannot fail. */
 void mcp_estimate(struct mcp_pricer *pricer, const struct mcp_plan *plan,

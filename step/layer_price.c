@@ -1,13 +1,15 @@
 /* step/layer_price.c: the two caches of layer prices. */
 #include "step/layer_price.h"
 
+#include "core/mesh.h"
 #include "core/stack.h"
 
 #include <string.h>
 
 /* Integers that tell two layers' prices apart; the rest is the question's. */
+enum { MAX_FIELDS = 28 };
 struct key {
-    int fields[20];
+    int fields[MAX_FIELDS];
 };
 
 struct slot {
@@ -44,7 +46,7 @@ struct mcp_price_cache *mcp_price_cache_new(struct mcp_arena *arena,
 static size_t hash(const struct key *key)
 {
     uint64_t h = 1469598103934665603u;
-    for (size_t i = 0; i < sizeof key->fields / sizeof *key->fields; i++)
+    for (size_t i = 0; i < MAX_FIELDS; i++)
         h = (h ^ (uint64_t)(unsigned)key->fields[i]) * 1099511628211u;
     return (size_t)(h ^ h >> 29);
 }
@@ -74,40 +76,57 @@ static struct slot *insert(struct mcp_arena *arena, struct table *table, const s
     return slot;
 }
 
-/* Strides of groups follow from the rank order; in the usual one the tensor,
- * context and expert groups lie alike whatever data and pipeline are. */
-static bool usual_order(const struct mcp_plan *plan)
+static const enum mcp_axis usual_order[4] = {MCP_TENSOR, MCP_CONTEXT, MCP_DATA, MCP_PIPELINE};
+
+/* How the groups inside a layer lie on the links: their members in a domain of
+ * each tier but the last. */
+enum { GROUPS = 3, LINKS = GROUPS * (MCP_MAX_TIERS - 1) };
+static void write_links(const struct mcp_cluster *cluster, const struct mcp_plan *plan, int *links)
 {
-    return plan->rank_order[0] == MCP_TENSOR && plan->rank_order[1] == MCP_CONTEXT &&
-           plan->rank_order[2] == MCP_DATA;
+    static const enum mcp_axis groups[GROUPS] = {MCP_TENSOR, MCP_CONTEXT, MCP_EXPERT};
+    for (int tier = 0; tier < cluster->num_tiers - 1; tier++)
+        for (int g = 0; g < GROUPS; g++)
+            *links++ = mcp_group_in_domain(plan, groups[g], cluster->tiers[tier].ranks);
 }
 
-static struct key layer_key(const struct mcp_plan *plan, const struct mcp_layer_spec *spec)
+/* In the usual order they lie alike whatever data and pipeline are: no need to say
+ * how. Another order that makes no difference has the same key. */
+static void add_links(const struct mcp_cluster *cluster, const struct mcp_plan *plan, int *fields)
 {
-    bool usual = usual_order(plan);
+    int usual_links[LINKS] = {0};
+    struct mcp_plan usual = *plan;
+    if (memcmp(plan->rank_order, usual_order, sizeof usual_order) == 0)
+        return;
+    memcpy(usual.rank_order, usual_order, sizeof usual_order);
+    write_links(cluster, &usual, usual_links);
+    write_links(cluster, plan, fields);
+    if (memcmp(fields, usual_links, sizeof usual_links) == 0)
+        memset(fields, 0, sizeof usual_links);
+}
+
+enum { SHAPE_FIELDS = 13 };
+_Static_assert(SHAPE_FIELDS + LINKS <= MAX_FIELDS && SHAPE_FIELDS + 7 <= MAX_FIELDS, "keys fit");
+
+static struct key layer_key(const struct mcp_cluster *cluster, const struct mcp_plan *plan,
+                            const struct mcp_layer_spec *spec)
+{
     struct key key = {{spec->kind, spec->mtp, (int)spec->recompute, spec->split_backward,
                        plan->microbatch_size, plan->tensor_parallel, plan->context_parallel,
                        plan->expert_parallel, plan->sequence_parallel,
                        (int)plan->context_parallel_kind, plan->pipeline_parallel == 1,
                        plan->overlap.tensor, plan->overlap.expert}};
-    if (!usual) {
-        key.fields[13] = plan->data_parallel;
-        key.fields[14] = plan->pipeline_parallel;
-        for (int i = 0; i < 4; i++)
-            key.fields[15 + i] = (int)plan->rank_order[i];
-    }
+    add_links(cluster, plan, key.fields + SHAPE_FIELDS);
     return key;
 }
 
 static struct key step_key(const struct mcp_plan *plan, const struct mcp_layer_spec *spec)
 {
-    struct key key = layer_key(plan, spec);
-    key.fields[2] = key.fields[4] = key.fields[9] = key.fields[11] = key.fields[12] = 0;
-    key.fields[13] = plan->data_parallel;
-    key.fields[14] = plan->pipeline_parallel;
+    struct key key = {{spec->kind, spec->mtp, spec->split_backward, plan->tensor_parallel,
+                       plan->context_parallel, plan->expert_parallel, plan->sequence_parallel,
+                       plan->pipeline_parallel == 1, plan->data_parallel, plan->pipeline_parallel,
+                       plan->zero_stage}};
     for (int i = 0; i < 4; i++)
-        key.fields[15 + i] = (int)plan->rank_order[i];
-    key.fields[19] = plan->zero_stage;
+        key.fields[SHAPE_FIELDS + i] = (int)plan->rank_order[i];
     return key;
 }
 
@@ -190,7 +209,7 @@ const struct mcp_layer_price *mcp_layer_price(struct mcp_price_cache *cache,
                                               const struct mcp_plan *plan,
                                               const struct mcp_layer_spec *spec)
 {
-    struct key key = layer_key(plan, spec);
+    struct key key = layer_key(cache->question->cluster, plan, spec);
     struct slot *slot = find(&cache->layers, &key);
     if (!slot->used) {
         struct mcp_layer_price *price = price_layer(cache, plan, spec);
