@@ -261,6 +261,18 @@ void mcp_norm_backward(struct mcp_builder *b, const struct mcp_norm_gradient *no
                     .dims = {norm->rows, norm->columns}});
 }
 
+void mcp_half_norm_backward(struct mcp_builder *b, const struct mcp_half *half, int part,
+                            struct mcp_ref d_norm)
+{
+    mcp_norm_backward(b, &(struct mcp_norm_gradient){.part = part,
+                                                     .rows = b->sharded_tokens,
+                                                     .columns = b->hidden,
+                                                     .dy = d_norm,
+                                                     .x = half->input,
+                                                     .residual = half->d_output,
+                                                     .dx = half->d_input});
+}
+
 static enum mcp_dtype linear_dtype(const struct mcp_builder *b, const struct mcp_linear *linear)
 {
     return linear->full_precision ? b->activation : b->matmul;

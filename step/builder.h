@@ -176,6 +176,9 @@ struct mcp_half {
     struct mcp_ref input, output;     /* residual stream */
     struct mcp_ref d_output, d_input; /* its gradients */
 };
+/* Its first op's gradient: that of the norm, and of the residual beside the half. */
+void mcp_half_norm_backward(struct mcp_builder *b, const struct mcp_half *half, int part,
+                            struct mcp_ref d_norm);
 struct mcp_attention_values;
 struct mcp_attention_values *mcp_attention_declare(struct mcp_builder *b);
 void mcp_attention_forward(struct mcp_builder *b, struct mcp_attention_values *v,

@@ -259,11 +259,5 @@ void mcp_attention_backward(struct mcp_builder *b, struct mcp_attention_values *
     struct mcp_ref d_norm = b->kind->attention == MCP_ATTENTION_LATENT
                                 ? project_latent_backward(b, v, dq, dkv)
                                 : project_backward(b, v, dq, dkv);
-    mcp_norm_backward(b, &(struct mcp_norm_gradient){.part = v->norm_weight,
-                                                     .rows = b->sharded_tokens,
-                                                     .columns = b->hidden,
-                                                     .dy = d_norm,
-                                                     .x = half->input,
-                                                     .residual = half->d_output,
-                                                     .dx = half->d_input});
+    mcp_half_norm_backward(b, half, v->norm_weight, d_norm);
 }

@@ -288,11 +288,5 @@ void mcp_mlp_backward(struct mcp_builder *b, struct mcp_mlp_values *v, const str
         struct mcp_ref routed = experts_backward(b, v, norm, d_branch);
         d_norm = v->has_dense ? sum(b, d_norm, routed) : routed;
     }
-    mcp_norm_backward(b, &(struct mcp_norm_gradient){.part = v->norm_weight,
-                                                     .rows = b->sharded_tokens,
-                                                     .columns = b->hidden,
-                                                     .dy = d_norm,
-                                                     .x = half->input,
-                                                     .residual = half->d_output,
-                                                     .dx = half->d_input});
+    mcp_half_norm_backward(b, half, v->norm_weight, d_norm);
 }
