@@ -3,6 +3,7 @@
 #include "core/mesh.h"
 #include "step/builder.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,6 +60,7 @@ static int list_parts(struct mcp_builder *b, struct part parts[3])
         parts[count++] = (struct part){expert, true, false};
     if (shared > 0)
         parts[count++] = (struct part){shared, false, true};
+    assert(count > 0); /* no layer is without weights */
     return count;
 }
 

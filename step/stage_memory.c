@@ -52,14 +52,15 @@ static void backward(struct walk *w)
 int64_t mcp_stage_peak(const struct mcp_plan *plan, int num_microbatches, int rank,
                        const struct mcp_chunk_memory *chunks, int64_t *kept_bytes)
 {
-    int p = plan->pipeline_parallel, v = plan->virtual_stages, total = num_microbatches * v;
+    int p = plan->pipeline_parallel, v = plan->virtual_stages, period = p * v;
+    int total = num_microbatches * v;
     struct walk w = {.p = p,
                      .v = v,
                      .chunks = chunks,
                      .forward_left = p,
                      .backward_left = p,
                      .backward_chunk = v - 1};
-    assert(p > 0 && v > 0);
+    assert(p > 0 && v > 0 && period > 0);
     int warm_up = mcp_schedule_warm_up(plan->schedule, p, v, num_microbatches, rank);
     if (v == 1) { /* every slot is of one chunk: the fullest moment is the first backward */
         int in_flight = warm_up < total ? warm_up + 1 : total;
@@ -72,7 +73,7 @@ int64_t mcp_stage_peak(const struct mcp_plan *plan, int num_microbatches, int ra
     while (w.forwards < warm_up)
         forward(&w);
     while (w.backwards < total) {
-        int period = p * v, pairs = total - w.forwards;
+        int pairs = total - w.forwards;
         if (w.backwards == period && pairs > period) { /* the state repeats: jump */
             w.forwards += pairs / period * period;
             w.backwards += pairs / period * period;
