@@ -99,6 +99,9 @@ static struct mcp_option *search_options(struct mcp_plan_args *a, struct mcp_opt
         {"method", MCP_OPT_CHOICE, &a->method,
          "search; rule: square roots of the sizes; exhaustive: price also what cannot win"},
         {"objective", MCP_OPT_CHOICE, &a->objective, "what the best plan has least of"},
+        {"require", MCP_OPT_LIST, &a->require,
+         "what the plan must be: 'pipeline_parallel<=8', 'tensor_parallel in 4,8', "
+         "'peak_memory_frac>=0.9' (repeatable)"},
         {"top", MCP_OPT_COUNT, &a->top, "plans to show, of different layouts"},
         {"pipeline-rule", MCP_OPT_CHOICE, &a->pipeline_rule,
          "at most a fifth as many stages as layers"},
@@ -148,6 +151,9 @@ bool mcp_plan_args_parse(struct mcp_context *ctx, struct mcp_plan_args *args, in
         return false;
     for (size_t i = 0; i < MCP_COUNT_OF(needed) && ctx->status == MCP_OK; i++)
         ctx->status = mcp_options_need(&usage, needed[i], &ctx->err);
+    if (ctx->status == MCP_OK && args->dump_program != NULL && mcp_same(args->dump_program, "-"))
+        ctx->status = mcp_fail(&ctx->err, MCP_USAGE,
+                               "--dump-program needs a file's name: standard output is the plan's");
     return ctx->status == MCP_OK;
 }
 
