@@ -458,16 +458,18 @@ enum mcp_status mcp_model_from_json(struct mcp_arena *arena, struct mcp_json *js
     return MCP_OK;
 }
 
-/* "a/b/config.json" is b, "a/llama.json" is llama. */
+/* "a/b/config.json" is b, "a/llama.json" is llama; "./config.json" names no folder. */
 static const char *name_of_file(struct mcp_arena *arena, const char *path)
 {
     const char *slash = strrchr(path, '/');
     const char *base = slash == NULL ? path : slash + 1;
-    if (mcp_same(base, "config.json") && slash != NULL && slash != path) {
-        const char *end = slash;
-        for (base = end; base > path && base[-1] != '/';)
-            base--;
-        return mcp_strndup(arena, base, (size_t)(end - base));
+    if (mcp_same(base, "config.json") && slash != NULL) {
+        const char *folder = slash;
+        while (folder > path && folder[-1] != '/')
+            folder--;
+        const char *name = mcp_strndup(arena, folder, (size_t)(slash - folder));
+        if (*name != '\0' && !mcp_same(name, ".") && !mcp_same(name, ".."))
+            return name;
     }
     const size_t length = strlen(base);
     return mcp_strndup(arena, base, mcp_ends_with(base, ".json") ? length - 5 : length);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static enum mcp_status read_text(struct mcp_arena *arena, const char *text, size_t length,
@@ -253,6 +254,41 @@ Test(model_hf, no_prefix_of_a_config_is_a_config)
                   err.text);
         mcp_arena_free(arena);
     }
+}
+
+/* A config.json is called like its folder, where the path names one. */
+Test(model_hf, name_is_that_of_the_folder)
+{
+    static const char text[] = WITH_HIDDEN("");
+    static const char *const names[][2] = {{"/config.json", NULL},
+                                           {"/./config.json", "config"},
+                                           {"//config.json", "config"},
+                                           {"/x/../config.json", "config"},
+                                           {"/x/config.json", "x"}};
+    struct mcp_arena *arena = mcp_arena_new();
+    char folder[] = "/tmp/mcpplan-XXXXXX";
+    cr_assert(mkdtemp(folder) != NULL);
+    const char *inner = mcp_format(arena, "%s/x", folder);
+    const char *files[2] = {mcp_format(arena, "%s/config.json", folder),
+                            mcp_format(arena, "%s/config.json", inner)};
+    cr_assert(mkdir(inner, 0700) == 0);
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(files[i], "w");
+        cr_assert(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct mcp_model model;
+        struct mcp_error err = {0};
+        const char *path = mcp_format(arena, "%s%s", folder, names[i][0]);
+        cr_assert(mcp_model_load(arena, path, &model, &err) == MCP_OK, "%s", err.text);
+        const char *want = names[i][1] != NULL ? names[i][1] : strrchr(folder, '/') + 1;
+        cr_expect(mcp_same(model.name, want), "%s: %s", path, model.name);
+    }
+    for (int i = 0; i < 2; i++)
+        unlink(files[i]);
+    rmdir(inner);
+    rmdir(folder);
+    mcp_arena_free(arena);
 }
 
 Test(model_hf, what_is_left_aside_is_listed_with_reasons)
