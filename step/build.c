@@ -78,7 +78,6 @@ static void make_rank_buffers(struct maker *m)
         snprintf(buffer->name, sizeof buffer->name, "%s", names[i]);
         buffer->bytes = buffer->capacity_bytes = (int64_t)ceil(bytes[i]);
         buffer->dtype = (unsigned char)(i == MCP_RANK_TIED_WEIGHTS ? weight : MCP_F32);
-        buffer->space = MCP_SPACE_RANK;
         buffer->kind = (unsigned char)(i == MCP_RANK_TIED_WEIGHTS     ? MCP_BUFFER_WEIGHT
                                        : i == MCP_RANK_TIED_GRADIENTS ? MCP_BUFFER_GRADIENT
                                                                       : MCP_BUFFER_SCRATCH);

@@ -50,7 +50,6 @@ static int add_buffer(struct mcp_builder *b, enum mcp_space space, const char *n
     buffer->bytes = (int64_t)ceil(bytes);
     buffer->capacity_bytes = buffer->bytes;
     buffer->dtype = (unsigned char)dtype;
-    buffer->space = (unsigned char)space;
     buffer->kind = space == MCP_SPACE_BLOCK ? MCP_BUFFER_SCRATCH : MCP_BUFFER_ACTIVATION;
     return index;
 }

@@ -14,7 +14,6 @@
 struct mcp_pricer *mcp_pricer_new(struct mcp_arena *arena, const struct mcp_question *question)
 {
     struct mcp_pricer *pricer = MCP_NEW(arena, struct mcp_pricer);
-    pricer->arena = arena;
     pricer->question = question;
     pricer->num_pools = mcp_cluster_num_pools(question->cluster);
     pricer->pools = MCP_ARRAY(arena, pricer->num_pools, struct priced_pool);

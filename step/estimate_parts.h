@@ -25,7 +25,7 @@ struct priced_pool {
 };
 
 struct mcp_pricer {
-    struct mcp_arena *arena, *scratch;
+    struct mcp_arena *scratch;
     const struct mcp_question *question;
     double forward_flops; /* of the model, one step */
     uint64_t plans;       /* priced so far: tells whose a memo is */

@@ -113,7 +113,6 @@ static void declare_residual_stream(struct mcp_builder *b)
         buffer->bytes = buffer->capacity_bytes = (int64_t)bytes;
         buffer->dtype = (unsigned char)b->activation;
         buffer->kind = MCP_BUFFER_ACTIVATION;
-        buffer->space = MCP_SPACE_FRAME;
         b->kept[i] = true;
     }
     b->type->num_buffers[MCP_SPACE_FRAME] = 2;

@@ -310,7 +310,6 @@ static void declare_buffers(struct mcp_builder *b)
         snprintf(buffer->name, sizeof buffer->name, "%s", table[i].name);
         buffer->dtype = (unsigned char)(master ? MCP_F32 : b->activation);
         buffer->kind = (unsigned char)table[i].kind;
-        buffer->space = MCP_SPACE_LAYER;
     }
 }
 

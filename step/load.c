@@ -132,7 +132,6 @@ static enum mcp_status read_buffer(struct row *row, struct mcp_buffer *out, stru
 
 struct buffer_table {
     const char *key;
-    enum mcp_space space;
     int *count;
     struct mcp_buffer **items;
 };
@@ -145,10 +144,8 @@ static enum mcp_status read_buffers(struct mcp_arena *arena, struct mcp_json *ob
     MCP_TRY(read_array(object, table->key, MAX_BUFFERS, &rows, table->count, err));
     *table->items = MCP_ARRAY(arena, *table->count, struct mcp_buffer);
     for (int i = 0; i < *table->count; i++) {
-        struct mcp_buffer *buffer = &(*table->items)[i];
-        buffer->space = (unsigned char)table->space;
         MCP_TRY(open_row(rows, (size_t)i, 5, 5, &row, err));
-        MCP_TRY(read_buffer(&row, buffer, err));
+        MCP_TRY(read_buffer(&row, &(*table->items)[i], err));
     }
     return MCP_OK;
 }
@@ -390,8 +387,7 @@ static enum mcp_status read_type(struct mcp_arena *arena, struct mcp_json *objec
     type->recompute = (enum mcp_recompute)recompute;
     MCP_TRY(read_weights(arena, object, type, err));
     for (int s = 0; s < MCP_NUM_SPACES; s++) {
-        struct buffer_table table = {mcp_space_keys[s], (enum mcp_space)s, &type->num_buffers[s],
-                                     &type->buffers[s]};
+        struct buffer_table table = {mcp_space_keys[s], &type->num_buffers[s], &type->buffers[s]};
         if (table.key != NULL)
             MCP_TRY(read_buffers(arena, object, &table, err));
     }
@@ -544,8 +540,7 @@ static enum mcp_status read_heading(struct mcp_arena *arena, struct mcp_json *fi
 enum mcp_status mcp_program_from_json(struct mcp_arena *arena, struct mcp_json *json,
                                       struct mcp_program *out, struct mcp_error *err)
 {
-    struct buffer_table rank = {"rank_buffers", MCP_SPACE_RANK, &out->num_rank_buffers,
-                                &out->rank_buffers};
+    struct buffer_table rank = {"rank_buffers", &out->num_rank_buffers, &out->rank_buffers};
     *out = (struct mcp_program){.num_microbatches = 0};
     MCP_TRY(read_heading(arena, json, out, err));
     MCP_TRY(read_buffers(arena, json, &rank, err));

@@ -69,7 +69,7 @@ struct mcp_buffer {
     char name[24];
     int64_t bytes;
     int64_t capacity_bytes; /* >= bytes where run-time counts can exceed the expected */
-    unsigned char dtype, kind, space;
+    unsigned char dtype, kind;
 };
 
 /* Frame indices every layer type has. A layer's output is X at offset +1. */
