@@ -68,6 +68,24 @@ static struct mcp_plan smallest(struct mcp_arena *arena, const struct mcp_plan_v
     return answer.smallest.plan;
 }
 
+/* Other questions; not again a number of devices that is among the changes. */
+static void add_remedies(struct mcp_arena *arena, const struct mcp_search_options *options,
+                         struct mcp_plan_view *view)
+{
+    struct mcp_remedy found[MCP_MOST_REMEDIES];
+    int count = mcp_remedies(arena, view->question, view->space, options, found);
+    for (int i = 0; i < count; i++) {
+        bool known = false;
+        for (int k = 0; k < view->changes.count; k++)
+            known = known || (mcp_same(found[i].name, "gpus") &&
+                              view->changes.items[k].kind == MCP_CHANGE_GPUS &&
+                              mcp_plan_world(&view->changes.items[k].found.plan) ==
+                                  mcp_plan_world(&found[i].found.plan));
+        if (!known)
+            view->remedies[view->num_remedies++] = found[i];
+    }
+}
+
 /* Nothing fits: the closest plan, and what stands against it. */
 static enum mcp_status explain(struct mcp_context *ctx, const struct mcp_search_options *options,
                                struct mcp_plan_view *view)
@@ -89,8 +107,9 @@ static enum mcp_status explain(struct mcp_context *ctx, const struct mcp_search_
         return mcp_fail(&ctx->err, MCP_INVALID, "no degrees within the bounds multiply to %d %ss",
                         mcp_cluster_gpus(view->question->cluster), mcp_plan_device(view->question));
     }
-    if (!view->predicts)
-        mcp_nearest_changes(ctx->arena, view->question, view->space, options, &view->changes);
+    mcp_nearest_changes(ctx->arena, view->question, view->space, options, &view->changes);
+    if (rule == mcp_rule_memory && !view->predicts)
+        add_remedies(ctx->arena, options, view);
     return MCP_OK;
 }
 
@@ -125,6 +144,20 @@ static void note_lifted(const struct mcp_plan_view *view)
                  view->plan.microbatch_size);
 }
 
+/* --require, and what of it bounds can say. */
+static enum mcp_status read_requirements(struct mcp_context *ctx, const struct mcp_plan_args *args,
+                                         struct mcp_plan_view *view)
+{
+    struct mcp_requirements *list = MCP_NEW(ctx->arena, struct mcp_requirements);
+    list->count = args->require.count;
+    list->items = MCP_ARRAY(ctx->arena, list->count, struct mcp_requirement);
+    view->requirements = list;
+    for (int i = 0; i < list->count; i++)
+        MCP_TRY(
+            mcp_requirement_parse(ctx->arena, args->require.items[i], &list->items[i], &ctx->err));
+    return MCP_OK;
+}
+
 static enum mcp_status search(struct mcp_context *ctx, const struct mcp_plan_args *args,
                               const struct mcp_plan_space *asked, struct mcp_plan_view *view)
 {
@@ -136,6 +169,7 @@ static enum mcp_status search(struct mcp_context *ctx, const struct mcp_plan_arg
         .exhaustive = args->method.value == MCP_METHOD_EXHAUSTIVE,
     };
     *space = *asked;
+    MCP_TRY(mcp_require_bound(view->requirements, space, &ctx->err));
     MCP_TRY(mcp_space_check(view->question, space, &ctx->err));
     view->predicts = predicts(ctx->arena, view->question, space);
     if (view->predicts)
@@ -287,6 +321,7 @@ enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
         .objective = (enum mcp_objective)args.objective.value,
         .method = mcp_plan_method_names[args.method.value],
     };
+    MCP_TRY(read_requirements(ctx, &args, &view));
     if (args.method.value == MCP_METHOD_RULE) {
         MCP_TRY(by_rule(ctx, &args, &view));
     } else {

@@ -68,6 +68,9 @@ static void put_search(const struct mcp_plan_view *view, struct mcp_json *object
     mcp_json_set_string(object, "method", view->method);
     mcp_json_set_string(object, "objective", mcp_objective_names[view->objective]);
     mcp_json_set_string(object, "space", "uniform_stages");
+    struct mcp_json *required = mcp_json_set_array(object, "required");
+    for (int i = 0; i < view->requirements->count; i++)
+        mcp_json_add_string(required, view->requirements->items[i].text);
     mcp_json_set_int(object, "candidates", record->candidates);
     struct mcp_json *refused = mcp_json_set_object(object, "refused");
     for (int i = 0; i < record->num_refused; i++)
@@ -86,6 +89,11 @@ static void put_search(const struct mcp_plan_view *view, struct mcp_json *object
         struct mcp_json *row = mcp_json_add_object(changes);
         mcp_json_set_string(row, "text", view->changes.items[i].text);
         put_found(&view->changes.items[i].found, row);
+    }
+    for (int i = 0; i < view->num_remedies; i++) {
+        struct mcp_json *row = mcp_json_add_object(changes);
+        mcp_json_set_string(row, "text", view->remedies[i].text);
+        put_found(&view->remedies[i].found, row);
     }
 }
 

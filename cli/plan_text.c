@@ -30,23 +30,53 @@ static const char *signed_percent(struct mcp_arena *arena, double frac)
     return mcp_format(arena, "%+.1f %%", 100 * frac);
 }
 
-/* One question in one line. */
+/* "64 x h100-sxm-80gb, 8 nodes of 8", pool by pool. */
+static const char *machines_text(struct mcp_arena *arena, const struct mcp_cluster *cluster)
+{
+    struct mcp_text text = mcp_text_new(arena);
+    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++) {
+        const struct mcp_cluster *pool = mcp_cluster_pool(cluster, i);
+        mcp_text_add(&text, "%s%s x %s, %s node%s of %d", i > 0 ? " and " : "",
+                     mcp_show_integer(arena, mcp_pool_gpus(pool)),
+                     mcp_printable(arena, pool->gpu.name), mcp_show_integer(arena, pool->num_nodes),
+                     pool->num_nodes == 1 ? "" : "s", pool->gpus_per_node);
+    }
+    return text.data;
+}
+
+/* The question in one line, where it fits. */
 static void write_question(struct mcp_text *out, const struct mcp_style *style,
                            const struct mcp_question *question)
 {
     struct mcp_arena *arena = out->arena;
-    const struct mcp_cluster *cluster = question->cluster;
-    mcp_text_add(out, "%s",
-                 mcp_paint(arena, style, MCP_BOLD, mcp_printable(arena, question->model->name)));
-    mcp_text_add(out, " on %s x %s, %d node%s of %d",
-                 mcp_show_integer(arena, mcp_cluster_gpus(cluster)),
-                 mcp_printable(arena, cluster->gpu.name), cluster->num_nodes,
-                 cluster->num_nodes == 1 ? "" : "s", cluster->gpus_per_node);
-    mcp_text_add(out, "; batch %s x %s tokens, %s, %s\n",
-                 mcp_show_integer(arena, question->job->global_batch_size),
-                 mcp_show_integer(arena, question->job->sequence_length),
-                 mcp_precision_names[question->job->precision],
-                 mcp_printable(arena, question->stack->name));
+    const struct mcp_job *job = question->job;
+    const char *model =
+        mcp_paint(arena, style, MCP_BOLD, mcp_printable(arena, question->model->name));
+    mcp_wrap(out,
+             mcp_format(arena, "%s on %s; batch %s x %s tokens, %s, %s", model,
+                        machines_text(arena, question->cluster),
+                        mcp_show_integer(arena, job->global_batch_size),
+                        mcp_show_integer(arena, job->sequence_length),
+                        mcp_precision_names[job->precision],
+                        mcp_printable(arena, question->stack->name)),
+             style->width, 2);
+    mcp_text_add(out, "\n");
+}
+
+/* What was asked for beside it. */
+static void write_requirements(struct mcp_text *out, const struct mcp_style *style,
+                               const struct mcp_requirements *requirements)
+{
+    struct mcp_arena *arena = out->arena;
+    struct mcp_text text = mcp_text_new(arena);
+    for (int i = 0; i < requirements->count; i++)
+        mcp_text_add(&text, "%s%s", i > 0 ? ", " : "required: ",
+                     mcp_printable(arena, requirements->items[i].text));
+    if (requirements->count == 0)
+        return;
+    mcp_text_add(out, "  ");
+    mcp_wrap(out, text.data, style->width - 2, 2);
+    mcp_text_add(out, "\n");
 }
 
 static const char *verdict(struct mcp_arena *arena, const struct mcp_style *style,
@@ -73,10 +103,14 @@ static void write_headline(struct mcp_text *out, const struct mcp_style *style,
     const char *time =
         mcp_format(arena, "%s %s %.0f %%", mcp_show(arena, p->iteration_s, MCP_SECONDS),
                    plus_minus(style), 100 * p->uncertainty_frac);
-    mcp_text_add(out, "\n  %s an iteration, ", mcp_paint(arena, style, MCP_BOLD, time));
-    mcp_text_add(out, "%s tokens/s, MFU %.1f %%, ", mcp_show_count(arena, p->tokens_per_s),
-                 100 * p->model_flops_utilization);
-    mcp_text_add(out, "%s\n", verdict(arena, style, p));
+    mcp_text_add(out, "\n  ");
+    mcp_wrap(out,
+             mcp_format(arena, "%s an iteration, %s tokens/s, MFU %.1f %%, %s",
+                        mcp_paint(arena, style, MCP_BOLD, time),
+                        mcp_show_count(arena, p->tokens_per_s), 100 * p->model_flops_utilization,
+                        verdict(arena, style, p)),
+             style->width - 2, 2);
+    mcp_text_add(out, "\n");
 }
 
 /* Time */
@@ -381,23 +415,29 @@ static void write_refusals(struct mcp_text *out, const struct mcp_style *style,
                                view->refusals.items[i].rule));
 }
 
+static void write_change(struct mcp_text *out, const struct mcp_style *style,
+                         const struct mcp_plan_view *view, const char *text,
+                         const struct mcp_found *found)
+{
+    struct mcp_arena *arena = out->arena;
+    write_point(out, style,
+                mcp_format(arena, "%s: %s in %s (%s; %s)", text,
+                           mcp_show(arena, found->iteration_s, MCP_SECONDS),
+                           mcp_plan_gib(arena, found->peak_memory_bytes),
+                           mcp_plan_degrees_text(arena, &found->plan),
+                           mcp_plan_choices_text(arena, &found->plan, view->question->job)));
+}
+
 static void write_changes(struct mcp_text *out, const struct mcp_style *style,
                           const struct mcp_plan_view *view)
 {
-    struct mcp_arena *arena = out->arena;
-    if (view->changes.count == 0)
+    if (view->changes.count + view->num_remedies == 0)
         return;
-    mcp_heading(out, style, "What would change that");
-    for (int i = 0; i < view->changes.count; i++) {
-        const struct mcp_change *change = &view->changes.items[i];
-        write_point(
-            out, style,
-            mcp_format(arena, "%s: %s in %s (%s; %s)", change->text,
-                       mcp_show(arena, change->found.iteration_s, MCP_SECONDS),
-                       mcp_plan_gib(arena, change->found.peak_memory_bytes),
-                       mcp_plan_degrees_text(arena, &change->found.plan),
-                       mcp_plan_choices_text(arena, &change->found.plan, view->question->job)));
-    }
+    mcp_heading(out, style, "What would change that, each found by a search");
+    for (int i = 0; i < view->changes.count; i++)
+        write_change(out, style, view, view->changes.items[i].text, &view->changes.items[i].found);
+    for (int i = 0; i < view->num_remedies; i++)
+        write_change(out, style, view, view->remedies[i].text, &view->remedies[i].found);
 }
 
 void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
@@ -405,6 +445,7 @@ void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
 {
     bool answers = view->priced && (view->answer->count > 0 || view->predicts);
     write_question(out, style, view->question);
+    write_requirements(out, style, view->requirements);
     if (view->arithmetic)
         mcp_text_add(out, "  %s\n", view->arithmetic);
     if (view->priced)

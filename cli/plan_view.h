@@ -5,6 +5,7 @@
 #include "core/text.h"
 #include "planner/answer.h"
 #include "planner/explain.h"
+#include "planner/require.h"
 #include "reports/bars.h"
 
 struct mcp_plan_view {
@@ -20,8 +21,11 @@ struct mcp_plan_view {
     const struct mcp_prediction *prediction;
     struct mcp_refusals refusals; /* of the plan; empty when it can be run */
     const struct mcp_answer *answer;
-    const struct mcp_prediction *predictions; /* [answer->count] */
+    const struct mcp_prediction *predictions;    /* [answer->count] */
+    const struct mcp_requirements *requirements; /* of --require; none: count is 0 */
     struct mcp_changes changes;
+    int num_remedies; /* other questions that have an answer */
+    struct mcp_remedy remedies[MCP_MOST_REMEDIES];
     int num_rivals; /* plans to hold against the answer */
     const struct mcp_rival *rivals;
     const struct mcp_what_if *what_ifs;         /* [MCP_NUM_WHAT_IFS], NULL: not asked for */

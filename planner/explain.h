@@ -35,6 +35,10 @@ struct mcp_rival {
 void mcp_rival_judge(struct mcp_arena *arena, const struct mcp_question *question,
                      struct mcp_rival *rival);
 
+/* A cluster that may be changed, pool by pool: pools[0]. */
+void mcp_explain_copy_pools(const struct mcp_cluster *cluster,
+                            struct mcp_cluster pools[MCP_MAX_POOLS]);
+
 /* --- What if? (explain_what_if.c) --- */
 
 enum mcp_what_if_kind {
@@ -67,6 +71,24 @@ struct mcp_what_if {
 void mcp_what_ifs(struct mcp_arena *arena, const struct mcp_question *question,
                   const struct mcp_plan_space *space, const struct mcp_search_options *options,
                   const struct mcp_found *now, struct mcp_what_if out[MCP_NUM_WHAT_IFS]);
+
+/* --- What would make it fit? (explain_remedy.c) --- */
+
+struct mcp_remedy {
+    const char *name; /* "memory_bytes", "sequence_length", "global_batch_size", "gpus" */
+    const char *text; /* "16 GiB more memory on each device" */
+    double value;     /* of what the name says */
+    struct mcp_found found;
+};
+enum { MCP_MOST_REMEDIES = 4 };
+
+/* Other questions of which a plan fits, each changed in one thing and by as little as
+ * searches find: memory of a device, to the GiB; sequence length and batch, halved
+ * until one fits; devices, by up to eight sizes short of twice, then doubled. Returns
+ * how many were found. */
+int mcp_remedies(struct mcp_arena *arena, const struct mcp_question *question,
+                 const struct mcp_plan_space *space, const struct mcp_search_options *options,
+                 struct mcp_remedy out[MCP_MOST_REMEDIES]);
 
 /* --- Memory, step by step (explain_memory.c) --- */
 

@@ -25,11 +25,21 @@ const char *const mcp_what_if_texts[MCP_NUM_WHAT_IFS] = {
 
 /* A question that can be changed, and the space that goes with it. */
 struct changed {
-    struct mcp_cluster cluster;
+    struct mcp_cluster pools[MCP_MAX_POOLS];
     struct mcp_job job;
     struct mcp_question question; /* points to the two */
     struct mcp_plan_space space;
 };
+
+void mcp_explain_copy_pools(const struct mcp_cluster *cluster,
+                            struct mcp_cluster pools[MCP_MAX_POOLS])
+{
+    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++) {
+        pools[i] = *mcp_cluster_pool(cluster, i);
+        if (pools[i].next)
+            pools[i].next = &pools[i + 1];
+    }
+}
 
 static void speed_links(struct mcp_cluster *cluster, double bandwidth, double latency)
 {
@@ -46,12 +56,36 @@ static void speed_clock(struct mcp_gpu *gpu, double factor)
         gpu->peak_flops_per_s[i] *= factor;
 }
 
+/* What changes the machines, one pool at a time; false: this changes none. */
+static bool change_pool(struct mcp_cluster *pool, enum mcp_what_if_kind kind)
+{
+    switch (kind) {
+    case MCP_IF_LINKS_FASTER:
+        speed_links(pool, 2, 1);
+        return true;
+    case MCP_IF_NO_LATENCY:
+        speed_links(pool, 1, 0);
+        return true;
+    case MCP_IF_MORE_MEMORY:
+        pool->gpu.memory_bytes += pool->gpu.memory_bytes / 5;
+        return true;
+    case MCP_IF_MEMORY_FASTER:
+        pool->gpu.memory_bandwidth_bytes_per_s *= 1.2;
+        return true;
+    case MCP_IF_HIGHER_CLOCK:
+        speed_clock(&pool->gpu, 1.1);
+        return true;
+    default:
+        return false;
+    }
+}
+
 static bool change_gpus(struct changed *to, int gpus)
 {
     struct mcp_error unused;
     to->space.knobs[MCP_KNOB_DATA].given = false;
     return gpus > 0 && gpus <= MCP_MAX_GPUS &&
-           mcp_cluster_set_gpus(&to->cluster, gpus, &unused) == MCP_OK;
+           mcp_cluster_set_gpus(to->pools, gpus, &unused) == MCP_OK;
 }
 
 static bool change_batch(struct mcp_job *job, int64_t numerator, int64_t denominator)
@@ -78,24 +112,11 @@ static bool change_length(const struct mcp_model *model, struct mcp_job *job)
 /* False: there is no such question. */
 static bool change(struct changed *to, enum mcp_what_if_kind kind)
 {
-    int gpus = mcp_cluster_gpus(&to->cluster);
-    struct mcp_gpu *gpu = &to->cluster.gpu;
+    int gpus = mcp_cluster_gpus(to->pools);
+    bool machines = false;
+    for (int i = 0; i < mcp_cluster_num_pools(to->pools); i++)
+        machines = change_pool(&to->pools[i], kind);
     switch (kind) {
-    case MCP_IF_LINKS_FASTER:
-        speed_links(&to->cluster, 2, 1);
-        return gpus > 1;
-    case MCP_IF_NO_LATENCY:
-        speed_links(&to->cluster, 1, 0);
-        return gpus > 1;
-    case MCP_IF_MORE_MEMORY:
-        gpu->memory_bytes += gpu->memory_bytes / 5;
-        return true;
-    case MCP_IF_MEMORY_FASTER:
-        gpu->memory_bandwidth_bytes_per_s *= 1.2;
-        return true;
-    case MCP_IF_HIGHER_CLOCK:
-        speed_clock(gpu, 1.1);
-        return true;
     case MCP_IF_TWICE_THE_GPUS:
         return gpus <= MCP_MAX_GPUS / 2 && change_gpus(to, 2 * gpus);
     case MCP_IF_HALF_THE_GPUS:
@@ -106,10 +127,12 @@ static bool change(struct changed *to, enum mcp_what_if_kind kind)
         return change_batch(&to->job, 1, 2);
     case MCP_IF_TWICE_THE_LENGTH:
         return change_length(to->question.model, &to->job);
-    case MCP_NUM_WHAT_IFS:
-        break;
+    case MCP_IF_LINKS_FASTER:
+    case MCP_IF_NO_LATENCY:
+        return gpus > 1;
+    default:
+        return machines;
     }
-    return false;
 }
 
 static double tokens_per_s(const struct mcp_job *job, double iteration_s)
@@ -139,8 +162,9 @@ void mcp_what_ifs(struct mcp_arena *arena, const struct mcp_question *question,
     one.exhaustive = one.smallest = false;
     double rate = tokens_per_s(question->job, now->iteration_s);
     for (int kind = 0; kind < MCP_NUM_WHAT_IFS; kind++) {
-        struct changed to = {.cluster = *question->cluster, .job = *question->job, .space = *space};
-        to.question = (struct mcp_question){question->model, &to.cluster, &to.job, question->stack};
+        struct changed to = {.job = *question->job, .space = *space};
+        mcp_explain_copy_pools(question->cluster, to.pools);
+        to.question = (struct mcp_question){question->model, to.pools, &to.job, question->stack};
         out[kind] = (struct mcp_what_if){.kind = (enum mcp_what_if_kind)kind};
         out[kind].possible = change(&to, (enum mcp_what_if_kind)kind);
         if (out[kind].possible)

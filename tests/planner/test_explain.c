@@ -173,3 +173,57 @@ Test(explain, memory_falls_step_by_step)
                  steps[4].prediction.memory.weights_bytes));
     mcp_arena_free(l.arena);
 }
+
+static const struct mcp_remedy *remedy(const struct mcp_remedy *list, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (mcp_same(list[i].name, name))
+            return &list[i];
+    return NULL;
+}
+
+/* The memory that would do is the least that does, to the GiB. */
+Test(explain, remedies)
+{
+    struct loaded l;
+    struct mcp_answer answer;
+    struct mcp_remedy list[MCP_MOST_REMEDIES];
+    struct mcp_plan_space space = mcp_space_default();
+    load_question(&l, "llama-3.1-70b", "dgx-h100:1", 64, 4096);
+    mcp_search(l.arena, &l.question, &space, &options, &answer);
+    cr_assert(eq(int, answer.count, 0));
+    int count = mcp_remedies(l.arena, &l.question, &space, &options, list);
+    cr_expect(remedy(list, count, "sequence_length") == NULL, "weights alone are too much");
+    const struct mcp_remedy *gpus = remedy(list, count, "gpus");
+    cr_assert(gpus != NULL);
+    cr_expect(eq(int, mcp_plan_world(&gpus->found.plan), (int)gpus->value));
+    const struct mcp_remedy *memory = remedy(list, count, "memory_bytes");
+    cr_assert(memory != NULL);
+    for (int less = 0; less < 2; less++) {
+        l.cluster.gpu.memory_bytes = (int64_t)memory->value - ((int64_t)less << 30);
+        mcp_search(l.arena, &l.question, &space, &options, &answer);
+        cr_expect(eq(int, answer.count > 0, less == 0));
+    }
+    mcp_arena_free(l.arena);
+}
+
+/* Shorter sequences where activations are what does not fit. */
+Test(explain, shorter_sequences)
+{
+    struct loaded l;
+    struct mcp_answer answer;
+    struct mcp_remedy list[MCP_MOST_REMEDIES];
+    struct mcp_plan_space space = mcp_space_default();
+    load_question(&l, "llama-3.1-8b", "dgx-h100:1", 64, 4096);
+    mcp_space_pin(&space, MCP_KNOB_MICROBATCH, 32);
+    mcp_space_pin(&space, MCP_KNOB_RECOMPUTE, MCP_RECOMPUTE_NONE);
+    mcp_search(l.arena, &l.question, &space, &options, &answer);
+    cr_assert(eq(int, answer.count, 0));
+    int count = mcp_remedies(l.arena, &l.question, &space, &options, list);
+    const struct mcp_remedy *shorter = remedy(list, count, "sequence_length");
+    cr_assert(shorter != NULL);
+    l.job.sequence_length = 2 * (int64_t)shorter->value;
+    mcp_search(l.arena, &l.question, &space, &options, &answer);
+    cr_expect(eq(int, answer.count, 0));
+    mcp_arena_free(l.arena);
+}
