@@ -26,6 +26,25 @@ const char *mcp_plan_degrees_text(struct mcp_arena *arena, const struct mcp_plan
     return text.length > 0 ? text.data : "one device";
 }
 
+static const char *axis_name(enum mcp_axis axis)
+{
+    return axis == MCP_TENSOR    ? "tensor"
+           : axis == MCP_CONTEXT ? "context"
+           : axis == MCP_DATA    ? "data"
+                                 : "pipeline";
+}
+
+/* Ranks that follow each other otherwise than usual. */
+static void add_rank_order(struct mcp_text *text, const struct mcp_plan *plan)
+{
+    const struct mcp_plan usual = mcp_plan_default();
+    bool same = true;
+    for (int i = 0; i < 4; i++)
+        same = same && plan->rank_order[i] == usual.rank_order[i];
+    for (int i = 0; i < 4 && !same; i++)
+        mcp_text_add(text, "%s%s", i == 0 ? ", ranks by " : ", ", axis_name(plan->rank_order[i]));
+}
+
 static void add_schedule(struct mcp_text *text, const struct mcp_plan *plan)
 {
     if (plan->virtual_stages > 1)
@@ -85,6 +104,8 @@ const char *mcp_plan_choices_text(struct mcp_arena *arena, const struct mcp_plan
         mcp_text_add(&text, ", context by %s", mcp_context_kind_names[plan->context_parallel_kind]);
     if (plan->chunks)
         mcp_text_add(&text, ", recompute %s", mcp_plan_recompute_text(arena, plan));
+    if (mcp_plan_world(plan) > 1)
+        add_rank_order(&text, plan);
     return text.data;
 }
 
@@ -93,6 +114,7 @@ const char *mcp_plan_choices_text(struct mcp_arena *arena, const struct mcp_plan
 struct node_row {
     const char *cells;              /* "[0 0 0 0|0 0 0 0]" */
     int first, last;                /* nodes that look so */
+    int end;                        /* the rank after their last */
     struct mcp_coordinate from, to; /* of their first and last rank */
 };
 
@@ -151,18 +173,22 @@ static void widen(struct node_row *row, const struct mcp_plan *plan, int first, 
     }
 }
 
-static int node_rows(struct mcp_arena *arena, const struct mcp_question *question,
-                     const struct mcp_plan *plan, struct node_row *rows)
+/* Nodes of one pool, from `node` and rank `first` on, added to `count` rows. */
+static int pool_rows(struct mcp_arena *arena, const struct mcp_plan *plan,
+                     const struct mcp_cluster *pool, struct node_row *rows, int count)
 {
-    int count = 0, ranks = question->cluster->gpus_per_node;
-    for (int node = 0; node < question->cluster->num_nodes; node++) {
-        int first = node * ranks;
+    int ranks = pool->gpus_per_node, node = 0, first = 0;
+    if (count > 0)
+        node = rows[count - 1].last + 1;
+    first = count > 0 ? rows[count - 1].end : 0;
+    for (int i = 0; i < pool->num_nodes; i++, node++, first += ranks) {
         struct mcp_coordinate at = mcp_mesh_coordinate(plan, first);
         const char *cells = draw_node(arena, plan, first, ranks);
-        bool begins = count == 0 || !mcp_same(cells, rows[count - 1].cells);
+        bool begins = i == 0 || !mcp_same(cells, rows[count - 1].cells);
         if (begins)
-            rows[count++] = (struct node_row){cells, node, node, at, at};
+            rows[count++] = (struct node_row){cells, node, node, 0, at, at};
         rows[count - 1].last = node;
+        rows[count - 1].end = first + ranks;
         widen(&rows[count - 1], plan, first, ranks);
     }
     return count;
@@ -246,9 +272,16 @@ void mcp_plan_layout_text(struct mcp_text *out, const struct mcp_style *style,
     mcp_text_add(out, "\n\n");
     if (plan->chunks && plan->pipeline_parallel > 1)
         write_stages(out, plan);
-    struct node_row *rows = MCP_ARRAY(arena, view->question->cluster->num_nodes, struct node_row);
-    int count = node_rows(arena, view->question, plan, rows);
-    bool drawn = view->question->cluster->gpus_per_node <= MOST_CELLS;
+    const struct mcp_cluster *cluster = view->question->cluster;
+    int count = 0, nodes = 0;
+    bool drawn = true;
+    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++) {
+        nodes += mcp_cluster_pool(cluster, i)->num_nodes;
+        drawn = drawn && mcp_cluster_pool(cluster, i)->gpus_per_node <= MOST_CELLS;
+    }
+    struct node_row *rows = MCP_ARRAY(arena, nodes, struct node_row);
+    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++)
+        count = pool_rows(arena, plan, mcp_cluster_pool(cluster, i), rows, count);
     for (int i = 0; i < count; i++) {
         if (count > MOST_NODE_ROWS && i == MOST_NODE_ROWS - 2) {
             mcp_text_add(out, "  ...\n");
