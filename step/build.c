@@ -34,12 +34,9 @@ static void add_type(struct maker *m, const struct mcp_layer_spec *spec)
 
 static int find_type(const struct maker *m, const struct mcp_layer_spec *spec)
 {
-    for (int i = 0; i < m->program->num_types; i++) {
-        const struct mcp_layer_spec *other = &m->specs[i];
-        if (other->kind == spec->kind && other->mtp == spec->mtp &&
-            other->recompute == spec->recompute)
+    for (int i = 0; i < m->program->num_types; i++)
+        if (mcp_layer_spec_equal(&m->specs[i], spec))
             return i;
-    }
     return -1;
 }
 

@@ -11,6 +11,11 @@
 #include <math.h>
 #include <string.h>
 
+static void free_arena(void *arena)
+{
+    mcp_arena_free((struct mcp_arena *)arena);
+}
+
 struct mcp_pricer *mcp_pricer_new(struct mcp_arena *arena, const struct mcp_question *question)
 {
     struct mcp_pricer *pricer = MCP_NEW(arena, struct mcp_pricer);
@@ -24,7 +29,7 @@ struct mcp_pricer *mcp_pricer_new(struct mcp_arena *arena, const struct mcp_ques
         pool->cache = mcp_price_cache_new(arena, &pool->question);
     }
     pricer->scratch = mcp_arena_new();
-    mcp_defer(arena, (void (*)(void *))mcp_arena_free, pricer->scratch);
+    mcp_defer(arena, free_arena, pricer->scratch);
     pricer->forward_flops =
         (double)question->job->global_batch_size * (double)question->job->sequence_length *
         mcp_model_flops_per_token_forward(question->model, question->job->sequence_length);

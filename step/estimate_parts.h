@@ -57,7 +57,8 @@ void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan 
                          const struct estimate *e, struct mcp_prediction *out);
 
 /* The rules of composition, shared with whoever plays the program. Exposed part of
- * data-parallel transfers beside `compute_ns` of compute. */
+ * data-parallel transfers beside `compute_ns` of compute: the stack hides its share of
+ * them at best, and no more than there is compute. */
 int64_t mcp_data_exposed_ns(const struct mcp_question *question, const struct mcp_plan *plan,
                             int64_t transfer_ns, int64_t compute_ns);
 /* One message from `stage`: returns its time, of which slot->send_ns keeps the sender

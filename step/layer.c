@@ -13,6 +13,12 @@ int mcp_extended_layers(const struct mcp_model *model)
     return 1 + model->num_layers + model->num_mtp_layers + 1;
 }
 
+bool mcp_layer_spec_equal(const struct mcp_layer_spec *a, const struct mcp_layer_spec *b)
+{
+    return a->kind == b->kind && a->mtp == b->mtp && a->recompute == b->recompute &&
+           a->split_backward == b->split_backward;
+}
+
 /* Virtual stage that holds decoder layer `layer`, and its place there. */
 static int stage_of(const struct mcp_plan *plan, int layer, int *place)
 {
@@ -78,6 +84,23 @@ void mcp_chunk_extent(const struct mcp_question *question, const struct mcp_plan
     mcp_chunk_layers(question->model, stages, k, &plan->chunks[k], first, count);
 }
 
+static int64_t tokens_of(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    return plan->microbatch_size * (question->job->sequence_length / plan->context_parallel);
+}
+
+static int64_t sharded_tokens_of(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    int64_t tokens = tokens_of(question, plan);
+    return plan->sequence_parallel ? tokens / plan->tensor_parallel : tokens;
+}
+
+int64_t mcp_residual_bytes(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    return (int64_t)mcp_bytes_of(sharded_tokens_of(question, plan), question->model->hidden_size,
+                                 mcp_activation_dtype(question->job->precision));
+}
+
 static void set_shapes(struct mcp_builder *b)
 {
     const struct mcp_plan *plan = b->plan;
@@ -85,8 +108,8 @@ static void set_shapes(struct mcp_builder *b)
     b->hidden = b->model->hidden_size;
     b->sequence = job->sequence_length;
     b->sequence_local = job->sequence_length / plan->context_parallel;
-    b->tokens = plan->microbatch_size * b->sequence_local;
-    b->sharded_tokens = plan->sequence_parallel ? b->tokens / plan->tensor_parallel : b->tokens;
+    b->tokens = tokens_of(b->question, plan);
+    b->sharded_tokens = sharded_tokens_of(b->question, plan);
     b->activation = mcp_activation_dtype(job->precision);
     b->matmul = mcp_matmul_dtype(job->precision);
     b->fused_attention = b->kind != NULL && mcp_attention_is_fused(b->question, b->kind);
@@ -106,11 +129,11 @@ static void declare_residual_stream(struct mcp_builder *b)
 {
     static const char *const names[2] = {"x", "dx"};
     bool empty = b->spec->kind == MCP_KIND_EMBEDDING || b->spec->kind == MCP_KIND_STEP;
-    double bytes = empty ? 0 : mcp_bytes_of(b->sharded_tokens, b->hidden, b->activation);
+    int64_t bytes = empty ? 0 : mcp_residual_bytes(b->question, b->plan);
     for (int i = 0; i < 2; i++) {
         struct mcp_buffer *buffer = &b->buffers[MCP_SPACE_FRAME][i];
         snprintf(buffer->name, sizeof buffer->name, "%s", names[i]);
-        buffer->bytes = buffer->capacity_bytes = (int64_t)bytes;
+        buffer->bytes = buffer->capacity_bytes = bytes;
         buffer->dtype = (unsigned char)b->activation;
         buffer->kind = MCP_BUFFER_ACTIVATION;
         b->kept[i] = true;
@@ -156,6 +179,9 @@ static struct mcp_builder *new_builder(struct mcp_arena *workshop,
                                        struct mcp_layer_type *type)
 {
     struct mcp_builder *b = MCP_NEW(workshop, struct mcp_builder);
+    int ring = plan->context_parallel < MCP_MAX_RING ? plan->context_parallel : MCP_MAX_RING;
+    b->max_ops = MCP_MAX_BLOCK_OPS - 4 * (MCP_MAX_RING - ring);
+    b->ops = MCP_ARRAY(workshop, b->max_ops, struct mcp_op);
     b->question = question;
     b->plan = plan;
     b->model = question->model;

@@ -22,6 +22,8 @@ struct mcp_layer_spec {
     bool split_backward; /* backward_input and backward_weight instead of backward */
 };
 
+bool mcp_layer_spec_equal(const struct mcp_layer_spec *a, const struct mcp_layer_spec *b);
+
 /* Builds every block the plan's passes can ask for. The plan must be legal. */
 void mcp_layer_build(struct mcp_arena *arena, const struct mcp_question *question,
                      const struct mcp_plan *plan, const struct mcp_layer_spec *spec,
@@ -54,6 +56,9 @@ void mcp_chunk_extent(const struct mcp_question *question, const struct mcp_plan
 /* The same for a chunk on virtual stage k of `stages`, whatever plan it is in. */
 void mcp_chunk_layers(const struct mcp_model *model, int stages, int k,
                       const struct mcp_chunk *chunk, int *first, int *count);
+
+/* The residual stream between two layers, of one rank and microbatch: X, and DX. */
+int64_t mcp_residual_bytes(const struct mcp_question *question, const struct mcp_plan *plan);
 
 /* Parameters one rank holds of a layer type; before any ZeRO sharding. */
 int64_t mcp_layer_type_parameters(const struct mcp_layer_type *type, bool expert);

@@ -8,20 +8,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Transfers beside compute: the stack hides `hidden_frac` of them at best, and no
- * more than there is compute. */
-static int64_t exposed_beside(int64_t transfer_ns, int64_t compute_ns, double hidden_frac)
-{
-    int64_t hideable = (int64_t)llround((double)transfer_ns * hidden_frac);
-    int64_t left = hideable > compute_ns ? hideable - compute_ns : 0;
-    return transfer_ns - hideable + left;
-}
-
 int64_t mcp_data_exposed_ns(const struct mcp_question *question, const struct mcp_plan *plan,
                             int64_t transfer_ns, int64_t compute_ns)
 {
-    double hidden = plan->overlap.data ? question->stack->data_overlap_frac : 0;
-    return exposed_beside(transfer_ns, compute_ns, hidden);
+    double hidden_frac = plan->overlap.data ? question->stack->data_overlap_frac : 0;
+    int64_t hideable = (int64_t)llround((double)transfer_ns * hidden_frac);
+    return transfer_ns - (hideable < compute_ns ? hideable : compute_ns);
 }
 
 /* The slower of both ends' links. */
@@ -64,11 +56,6 @@ int64_t mcp_message_price(const struct mcp_question *question, const struct mcp_
     return mcp_to_ns(seconds);
 }
 
-static bool same_spec(const struct mcp_layer_spec *a, const struct mcp_layer_spec *b)
-{
-    return a->kind == b->kind && a->mtp == b->mtp && a->recompute == b->recompute;
-}
-
 /* A plan asks for few kinds of layer, many times: remember them while it lasts. */
 static struct layer_run look_up(const struct mcp_pricer *pricer, struct priced_pool *pool,
                                 const struct mcp_plan *plan, const struct mcp_layer_spec *spec)
@@ -96,7 +83,7 @@ static int list_runs(const struct mcp_pricer *pricer, struct priced_pool *pool,
                      const struct extent *extent, struct layer_run *runs)
 {
     int num_runs = 0;
-    struct mcp_layer_spec last = {.kind = -9};
+    struct mcp_layer_spec last = {0};
     const struct mcp_model *model = pricer->question->model;
     int run = 0, left = chunk->num_runs > 0 ? chunk->runs[0].num_layers : 0;
     for (int i = 0; i < extent->count; i++) {
@@ -111,7 +98,7 @@ static int list_runs(const struct mcp_pricer *pricer, struct priced_pool *pool,
             spec.recompute = chunk->runs[run].recompute;
             left--;
         }
-        if (num_runs > 0 && same_spec(&spec, &last)) {
+        if (num_runs > 0 && mcp_layer_spec_equal(&spec, &last)) {
             runs[num_runs - 1].count++;
             continue;
         }
@@ -177,16 +164,6 @@ static void add_memory(struct mcp_stage *sum, const struct layer_run *run, bool 
     sum->largest_transient = larger(sum->largest_transient, run->step->transient_bytes);
 }
 
-/* The residual stream between two layers; a chunk may hold no layer to ask. */
-static int64_t residual_bytes(const struct mcp_question *question, const struct mcp_plan *plan)
-{
-    int64_t tokens =
-        plan->microbatch_size * (question->job->sequence_length / plan->context_parallel);
-    int64_t shard = plan->sequence_parallel ? tokens / plan->tensor_parallel : tokens;
-    double element = mcp_dtype_bytes(mcp_activation_dtype(question->job->precision));
-    return (int64_t)((double)shard * (double)question->model->hidden_size * element);
-}
-
 /* ZeRO-2 and 3 move gradients, and weights, beside every slot. Inner stages receive
  * while they send; the ends have nothing to send against one receive, which keeps
  * them as busy (as part of the lead: it may pass while they wait anyway). */
@@ -233,7 +210,7 @@ void mcp_stage_price(struct mcp_pricer *pricer, const struct mcp_plan *plan, int
     int num_runs = list_runs(pricer, pool, plan, chunk, &extent, runs);
     assert(num_runs > 0); /* every chunk holds a layer, or an end of the model */
     memset(out, 0, sizeof *out);
-    out->x_bytes = residual_bytes(pricer->question, plan);
+    out->x_bytes = mcp_residual_bytes(pricer->question, plan);
     for (int i = 0; i < num_runs; i++) {
         add_times(out, &runs[i]);
         add_memory(out, &runs[i], i == num_runs - 1, k < stages - 1);
