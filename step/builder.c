@@ -133,7 +133,7 @@ static int count_refs(const struct mcp_ref *refs, int limit)
 
 void mcp_emit(struct mcp_builder *b, struct mcp_call call)
 {
-    assert(b->num_ops < MCP_MAX_BLOCK_OPS);
+    assert(b->num_ops < b->max_ops);
     struct mcp_op *op = &b->ops[b->num_ops++];
     memset(op, 0, sizeof *op);
     op->function = (unsigned char)call.function;

@@ -42,7 +42,8 @@ struct mcp_builder {
     unsigned short twin[MCP_MAX_TYPE_BUFFERS];
     bool kept[MCP_MAX_TYPE_BUFFERS];
     struct mcp_weight weights[MCP_MAX_TYPE_WEIGHTS];
-    struct mcp_op ops[MCP_MAX_BLOCK_OPS]; /* of the block under construction */
+    struct mcp_op *ops; /* [max_ops] of the block under construction */
+    int max_ops;
     int num_ops;
     bool in_forward;
     /* shapes every layer needs */

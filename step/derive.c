@@ -35,6 +35,18 @@ static struct touched *place_of(struct history *h, struct mcp_operand at)
     return &h->places[at.space][at.index][at.layer_offset];
 }
 
+/* Only places that the block mentions: the table is large, most blocks are small. */
+static void forget(struct history *h, const struct mcp_op *ops, int num_ops)
+{
+    memset(h->waited, 0, sizeof h->waited);
+    for (int i = 0; i < num_ops; i++) {
+        for (int r = 0; r < ops[i].num_reads; r++)
+            memset(place_of(h, ops[i].reads[r]), 0, sizeof(struct touched));
+        for (int w = 0; w < ops[i].num_writes; w++)
+            memset(place_of(h, ops[i].writes[w]), 0, sizeof(struct touched));
+    }
+}
+
 static void come_after(struct history *h, const struct mcp_op *ops, short op)
 {
     if (op > 0 && op > h->latest[ops[op - 1].stream])
@@ -71,7 +83,7 @@ static void touch(struct history *h, const struct mcp_op *op, short index)
 void mcp_derive_waits(struct mcp_op *ops, int num_ops)
 {
     struct history h;
-    memset(&h, 0, sizeof h);
+    forget(&h, ops, num_ops);
     for (int i = 0; i < num_ops; i++) {
         struct mcp_op *op = &ops[i];
         find_dependences(&h, ops, op);
