@@ -1,7 +1,20 @@
 /* planner/bound.h: what no split of a plan's layers can beat, and whether any can fit.
  *
- * Cheap: no chunk is priced. Admissible for every split, every recompute and (where
- * said) every rank order: tests/planner/test_bound.c compares with exact prices. */
+ * A floor holds what a plan's parts cost at least: one layer of each kind, both ends
+ * of the model, a message. From it follow, for every stage s of a pipeline, lines
+ * below the step's time T in the number n of layers on s:
+ *
+ *     T >= all work of one microbatch, up and down the pipeline
+ *          + (m - 1) backwards of s + (m - p + s) forwards of s         1F1B
+ *     T >= way up to s and back + m slots of s                          all schedules
+ *     T >= first gather, m slots of s, last reduction
+ *
+ * and, where n layers without recompute are more than s can hold, the same with the
+ * cheapest recompute per byte that must go. A time is out of reach when the most
+ * layers under all lines, summed over stages, are fewer than there are.
+ *
+ * Cheap: no chunk is priced. Admissible for every split and every recompute:
+ * tests/planner/test_bound.c compares with exact prices. */
 #ifndef MCP_PLANNER_BOUND_H
 #define MCP_PLANNER_BOUND_H
 
@@ -9,11 +22,64 @@
 
 #include <stdint.h>
 
+struct mcp_layer_floor { /* of one layer, or one end of the model */
+    int num_layers;      /* of this kind */
+    /* one microbatch, with the cheapest recompute allowed and exposed data transfers */
+    double forward_ns, backward_ns;
+    double lead_ns; /* recompute in it */
+    /* one step */
+    double gather_ns, reduce_ns, update_ns;
+    double weights_bytes, gradients_bytes, optimizer_bytes;
+    double gathered_bytes, transient_bytes;
+    /* activations: of the cheapest recompute, of the lightest, beside them at work */
+    double kept_bytes, least_kept_bytes, working_bytes;
+    double ns_per_byte; /* least time for which recompute gives back a byte */
+};
+
+struct mcp_floor {
+    int p, v, num_layers; /* decoder layers */
+    int64_t m;
+    enum mcp_schedule schedule;
+    int num_kinds, num_pools;
+    const int *stage_pool;                                            /* the plan's */
+    struct mcp_layer_floor kinds[MCP_MAX_POOLS][MCP_MAX_LAYER_KINDS]; /* that have layers */
+    struct mcp_layer_floor least[MCP_MAX_LAYER_KINDS]; /* times in the best of pools */
+    double room[MCP_MAX_POOLS];     /* bytes of a rank for what is counted; INFINITY: no limit */
+    struct mcp_layer_floor ends[2]; /* embedding; MTP modules and head */
+    double hop_forward_ns, hop_backward_ns; /* a message to the next stage */
+    double send_ns;                         /* in which it keeps a slot busy */
+    double fixed_ns;                        /* whatever the split */
+    bool gathers_once, reduces_once;        /* beside the pipeline's edges, not its slots */
+    double exposed_frac;                    /* of those */
+    bool gathers_all;                       /* ZeRO-3 that keeps what it gathered */
+    double memory_factor;                   /* of activations */
+};
+
+enum mcp_floor_detail {
+    MCP_FLOOR_SLOTS, /* slots alone: edges of the step cost nothing */
+    MCP_FLOOR_STEP,  /* and what a step pays once */
+    MCP_FLOOR_ALL    /* and every recompute allowed, within the GPUs' memory */
+};
+
+/* The floor of `plan`, which needs no chunks. recompute: those allowed. */
+void mcp_floor_load(struct mcp_pricer *pricer, const struct mcp_plan *plan, const bool *recompute,
+                    enum mcp_floor_detail detail, struct mcp_floor *out);
+
+/* Another limit of each rank, reserve included. */
+void mcp_floor_limit(struct mcp_floor *floor, const struct mcp_question *question,
+                     int64_t limit_bytes);
+
+/* Can any split take `time_ns`, as far as the floor tells? */
+bool mcp_floor_reaches(const struct mcp_floor *floor, double time_ns);
+/* The least time that cannot be ruled out; INT64_MAX: memory rules out all. */
+int64_t mcp_floor_ns(const struct mcp_floor *floor);
+/* NULL when some split may fit, else what alone is too much: "weights", "gradients",
+ * "optimizer" (each with those before), "activations". */
+const char *mcp_floor_refute(const struct mcp_floor *floor);
+
 /* Nanoseconds of the whole step, at least; `plan`'s own rank order, no chunks. */
 int64_t mcp_bound_ns(struct mcp_pricer *pricer, const struct mcp_plan *plan);
-
-/* NULL when some split may fit, else what cannot: "weights", "optimizer",
- * "one layer's activations" ...: a stable name. */
+/* mcp_floor_refute() for every recompute. */
 const char *mcp_refute_memory(struct mcp_pricer *pricer, const struct mcp_plan *plan,
                               int64_t limit_bytes);
 

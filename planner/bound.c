@@ -1,0 +1,448 @@
+/* planner/bound.c: lines below a step's time, and how many layers fit under them. */
+#include "planner/bound.h"
+
+#include "step/schedule.h"
+
+#include <math.h>
+
+enum { MAX_LINES = 4 };
+
+/* Of one stage and one kind of layer: T >= base + slope n for each line, n <= most. */
+struct cap {
+    int num_lines;
+    double base[MAX_LINES], slope[MAX_LINES];
+    double least, most;
+};
+
+/* One kind of layer on all stages. */
+struct view {
+    const struct mcp_floor *floor;
+    int index;                          /* of the kind */
+    const struct mcp_layer_floor *kind; /* as the stage at hand runs it */
+    double least_pair, least_backward;  /* of any layer */
+    double chain_forward, chain_backward;
+    double lead;           /* longest, of all stages but the last together */
+    int smallest, largest; /* chunks, for v > 1 */
+};
+
+static double pair(const struct mcp_layer_floor *layer)
+{
+    return layer->forward_ns + layer->backward_ns;
+}
+
+static struct view view_of(const struct mcp_floor *floor, int index)
+{
+    int stages = floor->p * floor->v;
+    struct view view = {.floor = floor,
+                        .index = index,
+                        .least_pair = INFINITY,
+                        .least_backward = INFINITY,
+                        .chain_forward = (stages - 1) * floor->hop_forward_ns,
+                        .chain_backward = (stages - 1) * floor->hop_backward_ns,
+                        .smallest = floor->num_layers / stages,
+                        .largest = (floor->num_layers + stages - 1) / stages};
+    for (int i = 0; i < floor->num_kinds; i++) {
+        const struct mcp_layer_floor *k = &floor->least[i];
+        view.chain_forward += k->num_layers * k->forward_ns;
+        view.chain_backward += k->num_layers * k->backward_ns;
+        view.least_pair = fmin(view.least_pair, pair(k));
+        view.least_backward = fmin(view.least_backward, k->backward_ns);
+        view.lead = fmax(view.lead, (stages - 1) * k->lead_ns);
+    }
+    for (int i = 0; i < 2; i++) {
+        view.chain_forward += floor->ends[i].forward_ns;
+        view.chain_backward += floor->ends[i].backward_ns;
+    }
+    return view;
+}
+
+/* What stage s holds besides layers. */
+static struct mcp_layer_floor ends_of(const struct mcp_floor *floor, int s)
+{
+    struct mcp_layer_floor sum = {0};
+    for (int i = 0; i < 2; i++) {
+        const struct mcp_layer_floor *end = &floor->ends[i];
+        if (s != (i == 0 ? 0 : floor->p - 1))
+            continue;
+        sum.forward_ns += end->forward_ns;
+        sum.backward_ns += end->backward_ns;
+        sum.gather_ns += end->gather_ns;
+        sum.reduce_ns += end->reduce_ns;
+        sum.weights_bytes += end->weights_bytes;
+        sum.gradients_bytes += end->gradients_bytes;
+        sum.optimizer_bytes += end->optimizer_bytes;
+    }
+    return sum;
+}
+
+static void add_line(struct cap *cap, double base, double slope)
+{
+    cap->base[cap->num_lines] = base;
+    cap->slope[cap->num_lines++] = slope;
+}
+
+/* After the first microbatch has come back to s, what s still has to do; then its
+ * last backward goes down. */
+static void line_after_first(const struct view *view, int s, const struct mcp_layer_floor *ends,
+                             struct cap *cap)
+{
+    const struct mcp_floor *f = view->floor;
+    double again = (double)(f->m - 1), left = (double)(f->m - f->p + s);
+    double sends = f->p > 1 ? f->send_ns : 0;
+    left = fmax(0, fmin(left, again));
+    add_line(cap,
+             view->chain_forward + view->chain_backward - view->lead +
+                 again * (ends->backward_ns + sends) + left * (ends->forward_ns + sends),
+             again * view->kind->backward_ns + left * view->kind->forward_ns);
+}
+
+/* The same where chunks take turns: most forwards came before the first backward. */
+static void line_interleaved(const struct view *view, int s, const struct mcp_layer_floor *ends,
+                             struct cap *cap)
+{
+    const struct mcp_floor *f = view->floor;
+    const struct mcp_layer_floor *kind = view->kind;
+    int p = f->p, v = f->v, above = p - 1 - s;
+    double m = (double)f->m, before = fmin(2 * above + (v - 1) * p + 1, m * v);
+    double chunk_backward = view->smallest * view->least_backward;
+    double base = view->chain_forward + p * f->hop_backward_ns - f->hop_backward_ns - view->lead +
+                  (p - 1) * chunk_backward;
+    base += above > 0 ? f->ends[1].backward_ns : 0;
+    base += s > 0 ? f->ends[0].backward_ns : 0;
+    base += m * ends->backward_ns + fmax(0, m - before) * ends->forward_ns;
+    base += f->send_ns * (2 * m * v - before) - before * view->largest * kind->forward_ns;
+    add_line(cap, base, m * pair(kind));
+}
+
+/* Up to s, all its slots, and down again. */
+static void line_of_rank(const struct view *view, int s, const struct mcp_layer_floor *ends,
+                         struct cap *cap)
+{
+    const struct mcp_floor *f = view->floor;
+    double m = (double)f->m, way = s * (f->hop_forward_ns + f->hop_backward_ns);
+    if (s == f->p - 1)
+        way -= f->send_ns; /* its first slot receives while it waits */
+    double sends = f->p > 1 ? 2 * f->v * f->send_ns : 0;
+    int chunk = f->v > 1 ? view->smallest : 0;
+    double below = s * chunk * view->least_pair + (s > 0 ? pair(&f->ends[0]) : 0);
+    add_line(cap, way + fmax(0, below - view->lead) + m * (pair(ends) + sends),
+             m * pair(view->kind));
+}
+
+/* Chunks in flight at the first backward of rank s. */
+static int in_flight(const struct mcp_floor *f, int s)
+{
+    int total = (int)(f->m * f->v);
+    int warm_up = mcp_schedule_warm_up(f->schedule, f->p, f->v, (int)f->m, s);
+    return warm_up < total ? warm_up + 1 : total;
+}
+
+/* Of them, those of the rank's chunk: the first has most, the last fewest. */
+static int in_flight_of(const struct mcp_floor *f, int count, int chunk)
+{
+    int period = f->p * f->v, rest = count % period - chunk * f->p;
+    if (f->v == 1)
+        return count;
+    return count / period * f->p + (rest < 0 ? 0 : rest < f->p ? rest : f->p);
+}
+
+static double static_bytes(const struct mcp_layer_floor *layer)
+{
+    return layer->weights_bytes + layer->gradients_bytes + layer->optimizer_bytes;
+}
+
+/* What a rank with a layer has besides: gathered weights, gradients on their way, and
+ * what the backward of its top layer, of any kind, works with. */
+static double working_bytes(const struct view *view)
+{
+    const struct mcp_floor *f = view->floor;
+    const struct mcp_layer_floor *kind = view->kind;
+    double gathered = f->gathers_all ? 0 : kind->gathered_bytes, least = INFINITY;
+    for (int i = 0; i < f->num_kinds; i++)
+        least = fmin(least, kind[i - view->index].working_bytes);
+    return gathered + 2 * kind->transient_bytes + least * f->memory_factor;
+}
+
+/* n layers that do not fit as they are: each byte too many costs time. */
+static void add_memory(const struct view *view, int s, const struct mcp_layer_floor *ends,
+                       double room, struct cap *cap)
+{
+    const struct mcp_floor *f = view->floor;
+    const struct mcp_layer_floor *kind = view->kind;
+    int chunks = in_flight(f, s);
+    /* larger chunks come first; where kinds differ this one's layers may come last */
+    double mean = f->num_kinds == 1 ? (double)chunks / f->v : in_flight_of(f, chunks, f->v - 1);
+    double held = mean * f->memory_factor;
+    double freed = in_flight_of(f, chunks, 0) * f->memory_factor; /* by a byte recomputed */
+    double each = static_bytes(kind) + (f->gathers_all ? kind->gathered_bytes : 0);
+    double left = room - static_bytes(ends) - working_bytes(view);
+    double times = (double)(f->m - 1); /* the first backward may recompute while it waits */
+    double rate = freed > 0 ? times * kind->ns_per_byte / freed : 0;
+    double least = each + held * kind->least_kept_bytes;
+    if (least > 0)
+        cap->most = fmin(cap->most, floor(fmax(0, left) / least + 1e-9));
+    if (!isfinite(rate) || rate <= 0 || left < 0)
+        return;
+    for (int i = cap->num_lines - 1; i >= 0 && cap->num_lines < MAX_LINES; i--)
+        add_line(cap, cap->base[i] - rate * left,
+                 cap->slope[i] + rate * (each + held * kind->kept_bytes));
+}
+
+static void cap_of(struct view *view, int s, struct cap *cap)
+{
+    const struct mcp_floor *f = view->floor;
+    int pool = f->stage_pool ? f->stage_pool[s] : 0;
+    view->kind = &f->kinds[pool][view->index];
+    const struct mcp_layer_floor ends = ends_of(f, s);
+    cap->num_lines = 0;
+    cap->least = f->v > 1 && f->num_kinds == 1 ? f->v * view->smallest : 0;
+    cap->most = f->v > 1 ? f->v * view->largest : view->kind->num_layers;
+    line_of_rank(view, s, &ends, cap);
+    if (f->v > 1)
+        line_interleaved(view, s, &ends, cap);
+    else if (f->schedule == MCP_1F1B)
+        line_after_first(view, s, &ends, cap);
+    if (isfinite(f->room[pool]))
+        add_memory(view, s, &ends, f->room[pool], cap);
+}
+
+/* Most layers under all lines; below 0: not even none. */
+static double layers_under(const struct cap *cap, double time)
+{
+    double most = cap->most;
+    for (int i = 0; i < cap->num_lines; i++) {
+        double left = time - cap->base[i];
+        if (left < 0)
+            return -1;
+        if (cap->slope[i] * most > left)
+            most = floor(left / cap->slope[i] + 1e-9);
+    }
+    return most >= cap->least ? most : -1;
+}
+
+struct caps {
+    int count;
+    double wanted; /* layers of the kind */
+    struct cap items[MCP_MAX_PIPELINE];
+    double first_gather, first_reduce; /* of stage 0 and each of its layers, exposed */
+    double gather_each, reduce_each;
+};
+
+static void caps_of(const struct mcp_floor *floor, int index, struct caps *caps)
+{
+    const struct mcp_layer_floor *kind =
+        &floor->kinds[floor->stage_pool ? floor->stage_pool[0] : 0][index];
+    struct view view = view_of(floor, index);
+    double gather = floor->gathers_once ? floor->exposed_frac : 0;
+    double reduce = floor->reduces_once ? floor->exposed_frac : 0;
+    caps->count = floor->p;
+    caps->wanted = kind->num_layers;
+    caps->first_gather = gather * floor->ends[0].gather_ns;
+    caps->first_reduce = reduce * floor->ends[0].reduce_ns;
+    caps->gather_each = gather * kind->gather_ns;
+    caps->reduce_each = reduce * kind->reduce_ns;
+    for (int s = 0; s < floor->p; s++)
+        cap_of(&view, s, &caps->items[s]);
+}
+
+/* Layers under all lines in `time`; -1: a stage cannot even hold its least. */
+static double sum_under(const struct caps *caps, int first, double time)
+{
+    double sum = 0;
+    for (int s = first; s < caps->count; s++) {
+        double most = layers_under(&caps->items[s], time);
+        if (most < 0)
+            return -1;
+        sum += most;
+    }
+    return sum;
+}
+
+/* Stage 0's gather comes before everything, its reduction after: with as few layers
+ * as the others leave to it, both take part of the time. */
+static bool reaches(const struct caps *caps, double time)
+{
+    double edges = fmax(0, caps->first_gather + caps->first_reduce - 2);
+    for (int i = 0; i < 2; i++) {
+        double others = sum_under(caps, 1, time - edges);
+        double own = layers_under(&caps->items[0], time - edges);
+        if (others < 0 || own < 0 || others + own < caps->wanted)
+            return false;
+        double left = fmax(0, caps->wanted - others);
+        edges = fmax(0, caps->first_gather + caps->first_reduce +
+                            left * (caps->gather_each + caps->reduce_each) - 2);
+    }
+    return true;
+}
+
+/* Time after the pipeline: fixed parts, and the largest update. */
+static double after_ns(const struct mcp_floor *floor)
+{
+    double total = 0, largest = fmax(floor->ends[0].update_ns, floor->ends[1].update_ns);
+    for (int i = 0; i < floor->num_kinds; i++) {
+        const struct mcp_layer_floor *kind = &floor->least[i];
+        int most = (kind->num_layers + floor->p - 1) / floor->p;
+        total += kind->num_layers * kind->update_ns;
+        largest = fmax(largest, most * kind->update_ns);
+    }
+    total += floor->ends[0].update_ns + floor->ends[1].update_ns;
+    return floor->fixed_ns + fmax(largest, total / floor->p);
+}
+
+struct line {
+    double base, slope;
+};
+
+/* T >= base + slope x nanoseconds of any layers on stage s. */
+static struct line fluid_line(const struct mcp_floor *floor, int s)
+{
+    struct line line = {0, INFINITY};
+    const struct mcp_layer_floor ends = ends_of(floor, s);
+    for (int i = 0; i < floor->num_kinds; i++) {
+        struct view view = view_of(floor, i);
+        struct cap cap = {0};
+        view.kind = &floor->least[i];
+        if (floor->v == 1 && floor->schedule == MCP_1F1B)
+            line_after_first(&view, s, &ends, &cap);
+        else
+            line_of_rank(&view, s, &ends, &cap);
+        line.base = cap.base[0];
+        line.slope = fmin(line.slope, cap.slope[0] / pair(view.kind));
+    }
+    return line;
+}
+
+/* All kinds together, layers cut as finely as one likes; 0 where GPUs differ. */
+static double fluid_ns(const struct mcp_floor *floor)
+{
+    double inverse = 0, sum = 0, largest = 0, work = 0;
+    if (floor->num_pools > 1)
+        return 0;
+    for (int i = 0; i < floor->num_kinds; i++)
+        work += floor->least[i].num_layers * pair(&floor->least[i]);
+    for (int s = 0; s < floor->p; s++) {
+        struct line line = fluid_line(floor, s);
+        largest = fmax(largest, line.base);
+        if (line.slope <= 0)
+            return largest;
+        inverse += 1 / line.slope;
+        sum += line.base / line.slope;
+    }
+    return fmax(largest, (work + sum) / inverse);
+}
+
+static const double rounding = 1e-11;
+
+bool mcp_floor_reaches(const struct mcp_floor *floor, double time_ns)
+{
+    struct caps caps;
+    double time = time_ns * (1 + rounding) + 1 - after_ns(floor);
+    if (floor->num_kinds > 1 && fluid_ns(floor) > time)
+        return false;
+    for (int i = 0; i < floor->num_kinds; i++) {
+        caps_of(floor, i, &caps);
+        if (!reaches(&caps, time))
+            return false;
+    }
+    return true;
+}
+
+/* Least time for one kind, from `low` on. */
+static double least_time(const struct caps *caps, double low)
+{
+    double high = fmax(low, 1);
+    if (!reaches(caps, INFINITY))
+        return INFINITY;
+    while (!reaches(caps, high)) {
+        low = high;
+        high *= 1.25;
+    }
+    for (int i = 0; i < 40 && high - low > 1e-7 * high; i++) {
+        double middle = (low + high) / 2;
+        if (reaches(caps, middle))
+            high = middle;
+        else
+            low = middle;
+    }
+    return low;
+}
+
+int64_t mcp_floor_ns(const struct mcp_floor *floor)
+{
+    struct caps caps;
+    double time = fluid_ns(floor);
+    for (int i = 0; i < floor->num_kinds; i++) {
+        caps_of(floor, i, &caps);
+        time = fmax(time, least_time(&caps, time));
+    }
+    if (!isfinite(time))
+        return INT64_MAX;
+    return (int64_t)fmax(0, (time + after_ns(floor)) * (1 - rounding) - 1);
+}
+
+/* --- memory --- */
+
+static bool holds(const struct mcp_floor *floor)
+{
+    struct caps caps;
+    for (int i = 0; i < floor->num_kinds; i++) {
+        caps_of(floor, i, &caps);
+        if (!reaches(&caps, INFINITY))
+            return false;
+    }
+    return true;
+}
+
+static void strip_layer(struct mcp_layer_floor *layer, int parts)
+{
+    layer->kept_bytes = layer->least_kept_bytes = layer->working_bytes = 0;
+    layer->gathered_bytes = layer->transient_bytes = 0;
+    layer->gradients_bytes = parts >= 1 ? layer->gradients_bytes : 0;
+    layer->optimizer_bytes = parts >= 2 ? layer->optimizer_bytes : 0;
+}
+
+/* The floor with no more than some of its bytes: 0 weights, 1 gradients too, 2 all
+ * that is held between steps. */
+static struct mcp_floor strip(const struct mcp_floor *floor, int parts)
+{
+    struct mcp_floor bare = *floor;
+    for (int i = 0; i < 2; i++)
+        strip_layer(&bare.ends[i], parts);
+    for (int pool = 0; pool < bare.num_pools; pool++)
+        for (int i = 0; i < bare.num_kinds; i++)
+            strip_layer(&bare.kinds[pool][i], parts);
+    return bare;
+}
+
+const char *mcp_floor_refute(const struct mcp_floor *floor)
+{
+    static const char *const parts[] = {"weights", "gradients", "optimizer"};
+    if (holds(floor))
+        return NULL;
+    for (int i = 0; i < 3; i++) {
+        const struct mcp_floor bare = strip(floor, i);
+        if (!holds(&bare))
+            return parts[i];
+    }
+    return "activations";
+}
+
+/* --- plans --- */
+
+static const bool any_recompute[MCP_NUM_RECOMPUTES] = {true, true, true};
+
+int64_t mcp_bound_ns(struct mcp_pricer *pricer, const struct mcp_plan *plan)
+{
+    struct mcp_floor floor;
+    mcp_floor_load(pricer, plan, any_recompute, MCP_FLOOR_STEP, &floor);
+    return mcp_floor_ns(&floor);
+}
+
+const char *mcp_refute_memory(struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                              int64_t limit_bytes)
+{
+    struct mcp_floor floor;
+    mcp_floor_load(pricer, plan, any_recompute, MCP_FLOOR_ALL, &floor);
+    mcp_floor_limit(&floor, mcp_pricer_question(pricer), limit_bytes);
+    return mcp_floor_refute(&floor);
+}
