@@ -127,6 +127,36 @@ ParameterizedTestParameters(plan, says)
          "--tensor-parallel 1",
          0,
          {"note: pipeline_parallel=8 is pinned"}},
+        {"a requirement narrows the space",
+         "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64 --require "
+         "'data_parallel<=2' --require 'pipeline_parallel=1'",
+         0,
+         {"required: data_parallel<=2, pipeline_parallel=1", "an iteration"}},
+        {"a requirement that is none",
+         "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --require 'pipelin_parallel<=2'",
+         2,
+         {"nothing is called \"pipelin_parallel\"; did you mean pipeline_parallel?"}},
+        {"requirements that leave nothing",
+         "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --tensor-parallel 1..2 --require "
+         "'tensor_parallel>=4'",
+         5,
+         {"tensor_parallel>=4 contradicts the bounds 1..2"}},
+        {"what saves memory",
+         "--model llama-3.1-70b --cluster dgx-h100:8 --global-batch-size 512 --memory-waterfall",
+         0,
+         {"What saves memory here", "+ full recompute", "+ ZeRO 3 weights"}},
+        {"what would change it",
+         "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64 --sensitivity",
+         0,
+         {"all links twice as fast", "memory +20 %", "twice the devices"}},
+        {"against a file that is not there",
+         "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --against nowhere.json",
+         3,
+         {"nowhere.json"}},
+        {"how much more memory would do",
+         "--model llama-3.1-70b --cluster dgx-h100 --global-batch-size 64",
+         6,
+         {"GiB more memory on each device:", "What would change that, each found by a search"}},
         {"an unknown schedule",
          "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --schedule 1f2b",
          2,
@@ -271,6 +301,80 @@ Test(plan, rule_golden)
               "%s", err.text);
     cr_expect(mcp_starts_with(out, golden.data), "%s", out);
     cr_expect(strstr(out, "method=search instead of rule: ") != NULL);
+    mcp_arena_free(arena);
+}
+
+/* A plan held against itself loses nothing; against another, what it loses adds up. */
+Test(plan, against)
+{
+    static const char question[] = "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64";
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    struct mcp_json *list;
+    char path[] = "/tmp/mcpplan-test-XXXXXX";
+    int status, descriptor = mkstemp(path);
+    cr_assert(descriptor >= 0);
+    close(descriptor);
+    plan(arena,
+         mcp_format(arena, "%s --tensor-parallel 8 --microbatch-size 1 --zero-stage 0 -o %s",
+                    question, path),
+         false, &status);
+    cr_assert(eq(int, status, 0));
+    const char *out =
+        plan(arena, mcp_format(arena, "%s --against %s", question, path), false, &status);
+    cr_expect(strstr(out, "slower than this plan") != NULL, "%s", out);
+    cr_expect(strstr(out, "+ tensor") != NULL, "%s", out);
+    struct mcp_json *json =
+        parse(arena, plan(arena, mcp_format(arena, "%s --json --against %s", question, path), false,
+                          &status));
+    cr_assert(mcp_json_array(json, "against", &list, &err) == MCP_OK, "%s", err.text);
+    struct mcp_json *difference = member(mcp_json_at(list, 0), "difference");
+    struct mcp_json *cost = member(difference, "cost_ns");
+    double whole = 0, sum = 0;
+    cr_assert(mcp_json_double(difference, "iteration_ns", &whole, &err) == MCP_OK, "%s", err.text);
+    for (size_t i = 0; i < mcp_json_count(cost); i++) {
+        const char *name;
+        double part = 0;
+        cr_assert(mcp_json_as_double(mcp_json_member(cost, i, &name), &part, &err) == MCP_OK);
+        sum += part;
+    }
+    cr_expect(gt(dbl, whole, 0));
+    cr_expect(eq(dbl, sum, whole));
+    out = plan(arena,
+               mcp_format(arena,
+                          "%s --tensor-parallel 8 --microbatch-size 1 --zero-stage 0 "
+                          "--against %s",
+                          question, path),
+               false, &status);
+    cr_expect(strstr(out, "as fast as this plan") != NULL, "%s", out);
+    unlink(path);
+    mcp_arena_free(arena);
+}
+
+/* A plan for other machines is refused with the rules it breaks, and that is an answer. */
+Test(plan, against_what_is_refused)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    char path[] = "/tmp/mcpplan-test-XXXXXX";
+    int status, descriptor = mkstemp(path);
+    cr_assert(descriptor >= 0);
+    close(descriptor);
+    plan(arena,
+         mcp_format(arena,
+                    "--model llama-3.1-70b --cluster dgx-h100:4 --global-batch-size 64 -o %s",
+                    path),
+         false, &status);
+    const char *out = plan(
+        arena,
+        mcp_format(arena,
+                   "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64 --against %s",
+                   path),
+        false, &status);
+    cr_expect(eq(int, status, 0));
+    cr_expect(strstr(out, "refused: ") != NULL, "%s", out);
+    cr_expect(strstr(out, "world_equals_gpus") != NULL, "%s", out);
+    cr_expect(strstr(out, "made for llama-3.1-70b, batch 64 x 4,096 tokens") != NULL, "%s", out);
+    unlink(path);
     mcp_arena_free(arena);
 }
 
