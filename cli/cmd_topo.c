@@ -450,7 +450,7 @@ static enum mcp_status list_presets(struct mcp_context *ctx)
 static void put_notes(const struct mcp_text *notes)
 {
     const char *at = notes->data;
-    while (at != NULL && *at != '\0') {
+    while (*at != '\0') {
         size_t length = strcspn(at, "\n");
         mcp_note("%.*s", (int)length, at);
         at += length + (at[length] == '\n');
