@@ -1,6 +1,8 @@
 /* step/builder.c: emitting ops, declaring values and weights, linear layers. */
 #include "step/builder.h"
 
+#include "step/constants.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -104,16 +106,12 @@ struct mcp_value mcp_saved_activation(struct mcp_builder *b, const char *name, i
     return mcp_saved(b, name, bytes, b->activation, module);
 }
 
-/* A quantised copy weighs its element, its scales and the share of layers' inputs
- * that is kept in both layouts. */
-#define QUANTISED_INPUT_BYTES 1.15
-
 struct mcp_value mcp_saved_input(struct mcp_builder *b, const char *name, int64_t rows,
                                  int64_t columns, unsigned module)
 {
     if (b->matmul == b->activation)
         return mcp_saved_activation(b, name, rows, columns, module);
-    double bytes = (double)rows * (double)columns * QUANTISED_INPUT_BYTES;
+    double bytes = (double)rows * (double)columns * MCP_QUANTISED_INPUT_BYTES;
     return mcp_saved(b, name, bytes, MCP_F8, module);
 }
 

@@ -40,5 +40,8 @@
 /* A backward all-reduce of tensor parallelism runs beside the weight gradient in
  * stacks that overlap at all; this share of it stays exposed. */
 #define MCP_BULK_ALL_REDUCE_EXPOSED 0.8
+/* Bytes of an element of a layer's input that is kept quantised: itself, its scales,
+ * and the share that is kept in both layouts. */
+#define MCP_QUANTISED_INPUT_BYTES 1.15
 
 #endif
