@@ -1,6 +1,8 @@
 /* tests/fuzz/fuzz_csv.c: any bytes as a table. */
 #include "core/csv.h"
 
+#include <stdint.h>
+
 #include <assert.h>
 #include <string.h>
 
