@@ -512,5 +512,7 @@ enum mcp_status mcp_cmd_topo(struct mcp_context *ctx, int argc, char **argv)
     };
     if (!mcp_options_parse(ctx, &usage, argc, argv))
         return ctx->status;
+    if (args.presets && ctx->num_operands > 0)
+        return mcp_fail(&ctx->err, MCP_USAGE, "topo --presets lists clusters and reads no FILE");
     return args.presets ? list_presets(ctx) : show_topology(ctx, &args);
 }

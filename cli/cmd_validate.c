@@ -3,12 +3,30 @@
 #include "reports/accuracy.h"
 #include "reports/accuracy_memory.h"
 
+#include <errno.h>
 #include <math.h>
+#include <string.h>
+#include <sys/stat.h>
 
 struct validate_args {
     struct mcp_accuracy_options options;
     double max_mean_error, max_median_error;
 };
+
+/* A folder mistyped would leave the built-in presets in place, unsaid. */
+static enum mcp_status check_folder(struct mcp_context *ctx, const char *path)
+{
+    struct stat status;
+    if (path == NULL)
+        return MCP_OK;
+    if (stat(path, &status) != 0)
+        return mcp_fail(&ctx->err, MCP_IO, "--presets %s: %s", mcp_shown(ctx->arena, path),
+                        strerror(errno));
+    if (!S_ISDIR(status.st_mode))
+        return mcp_fail(&ctx->err, MCP_IO, "--presets %s: is no folder",
+                        mcp_shown(ctx->arena, path));
+    return MCP_OK;
+}
 
 static enum mcp_status check_limit(const char *what, double error, double limit,
                                    struct mcp_error *err)
@@ -94,6 +112,7 @@ enum mcp_status mcp_cmd_validate(struct mcp_context *ctx, int argc, char **argv)
     if (!mcp_options_parse(ctx, &usage, argc, argv))
         return ctx->status;
     args.options.path = ctx->operands[0];
+    MCP_TRY(check_folder(ctx, args.options.presets));
     if (mcp_is_memory_table(ctx->arena, args.options.path))
         return validate_memory(ctx, &args);
     return validate_runs(ctx, &args);
