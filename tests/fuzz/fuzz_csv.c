@@ -1,9 +1,8 @@
 /* tests/fuzz/fuzz_csv.c: any bytes as a table. */
 #include "core/csv.h"
 
-#include <stdint.h>
-
 #include <assert.h>
+#include <stdint.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
