@@ -377,6 +377,16 @@ static double stages_value(enum mcp_require_name name, const struct mcp_plan *pl
                                                    : most;
 }
 
+/* As mcp_knob_value(), of a plan that may have no chunks. */
+static double knob_value(enum mcp_knob knob, const struct mcp_plan *plan)
+{
+    struct mcp_chunk none = {0};
+    struct mcp_plan whole = *plan;
+    if (!whole.chunks)
+        whole.chunks = &none;
+    return mcp_knob_value(knob, &whole);
+}
+
 double mcp_require_value(const struct mcp_question *question, enum mcp_require_name name,
                          const struct mcp_plan *plan, const struct mcp_prediction *prediction)
 {
@@ -400,7 +410,7 @@ double mcp_require_value(const struct mcp_question *question, enum mcp_require_n
     case MCP_REQUIRE_EXPOSED_COMM_FRAC:
         return prediction->exposed_comm_frac;
     default:
-        return mcp_knob_value((enum mcp_knob)name, plan);
+        return knob_value((enum mcp_knob)name, plan);
     }
 }
 
