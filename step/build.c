@@ -63,17 +63,16 @@ static void make_rank_buffers(struct maker *m)
     static const char *const names[MCP_NUM_RANK_BUFFERS] = {"tied_weights", "tied_gradients",
                                                             "loss", "norm", "scalars"};
     struct mcp_program *program = m->program;
-    double elements = (double)mcp_shared_head_elements(m->question, m->plan);
     enum mcp_dtype weight = mcp_activation_dtype(m->question->job->precision);
-    const double bytes[MCP_NUM_RANK_BUFFERS] = {elements * mcp_dtype_bytes(weight),
-                                                elements * m->question->stack->gradient_bytes, 4, 4,
-                                                32};
+    const int64_t bytes[MCP_NUM_RANK_BUFFERS] = {mcp_shared_weights_bytes(m->question, m->plan),
+                                                 mcp_shared_gradients_bytes(m->question, m->plan),
+                                                 4, 4, 32};
     program->num_rank_buffers = MCP_NUM_RANK_BUFFERS;
     program->rank_buffers = MCP_ARRAY(m->arena, MCP_NUM_RANK_BUFFERS, struct mcp_buffer);
     for (int i = 0; i < MCP_NUM_RANK_BUFFERS; i++) {
         struct mcp_buffer *buffer = &program->rank_buffers[i];
         snprintf(buffer->name, sizeof buffer->name, "%s", names[i]);
-        buffer->bytes = buffer->capacity_bytes = (int64_t)ceil(bytes[i]);
+        buffer->bytes = buffer->capacity_bytes = bytes[i];
         buffer->dtype = (unsigned char)(i == MCP_RANK_TIED_WEIGHTS ? weight : MCP_F32);
         buffer->kind = (unsigned char)(i == MCP_RANK_TIED_WEIGHTS     ? MCP_BUFFER_WEIGHT
                                        : i == MCP_RANK_TIED_GRADIENTS ? MCP_BUFFER_GRADIENT

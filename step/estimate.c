@@ -128,9 +128,8 @@ static void edges(const struct mcp_pricer *pricer, const struct mcp_plan *plan, 
 /* The scalars every rank agrees on: the global norm, once a step. */
 static int64_t agreement_ns(const struct mcp_pricer *pricer, const struct mcp_plan *plan)
 {
-    const struct mcp_pricing pricing = {pricer->question, plan};
-    unsigned all = (unsigned)MCP_TENSOR | MCP_CONTEXT | MCP_DATA | MCP_PIPELINE;
-    return mcp_to_ns(mcp_collective_seconds(&pricing, MCP_FN_ALL_REDUCE, all, 4));
+    const struct mcp_layer_spec step = {.kind = MCP_KIND_STEP};
+    return mcp_layer_step_price(pricer->pools[0].cache, plan, &step)->update.time_ns;
 }
 
 static int64_t larger(int64_t a, int64_t b)

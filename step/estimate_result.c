@@ -109,10 +109,8 @@ static void add_shared(const struct mcp_pricer *pricer, const struct mcp_plan *p
 {
     if (r != plan->pipeline_parallel - 1)
         return;
-    double elements = (double)mcp_shared_head_elements(pricer->question, plan);
-    double weight = mcp_dtype_bytes(mcp_activation_dtype(pricer->question->job->precision));
-    memory->weights_bytes += (int64_t)ceil(elements * weight);
-    memory->gradients_bytes += (int64_t)ceil(elements * pricer->question->stack->gradient_bytes);
+    memory->weights_bytes += mcp_shared_weights_bytes(pricer->question, plan);
+    memory->gradients_bytes += mcp_shared_gradients_bytes(pricer->question, plan);
 }
 
 /* ZeRO-3 holds two layers' weights whole (one in use, one on its way), or all of

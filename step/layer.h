@@ -39,6 +39,9 @@ void mcp_layer_data_build(struct mcp_arena *arena, const struct mcp_question *qu
 /* Elements of the head's weights on one rank when they live in rank space: tied to
  * the embedding on the same rank, or read by MTP modules too; else 0. */
 int64_t mcp_shared_head_elements(const struct mcp_question *question, const struct mcp_plan *plan);
+/* Bytes of those weights, and of their gradients. */
+int64_t mcp_shared_weights_bytes(const struct mcp_question *question, const struct mcp_plan *plan);
+int64_t mcp_shared_gradients_bytes(const struct mcp_question *question, const struct mcp_plan *plan);
 
 /* Layers of the extended list: embedding, decoder layers, MTP modules, head. */
 int mcp_extended_layers(const struct mcp_model *model);

@@ -1,5 +1,8 @@
 /* step/layer_ends.c: what is no plain decoder layer: embedding, head with loss, MTP module. */
+#include "core/stack.h"
 #include "step/builder.h"
+
+#include <math.h>
 
 /* The vocabulary is padded so that every tensor rank holds a multiple of 128 rows. */
 static int64_t local_vocabulary(const struct mcp_model *model, const struct mcp_plan *plan)
@@ -24,6 +27,18 @@ int64_t mcp_shared_head_elements(const struct mcp_question *question, const stru
     if (!is_one_table(model, plan) && model->num_mtp_layers == 0)
         return 0;
     return local_vocabulary(model, plan) * model->hidden_size;
+}
+
+int64_t mcp_shared_weights_bytes(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    enum mcp_dtype weight = mcp_activation_dtype(question->job->precision);
+    return (int64_t)ceil(mcp_bytes_of(mcp_shared_head_elements(question, plan), 1, weight));
+}
+
+int64_t mcp_shared_gradients_bytes(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    double elements = (double)mcp_shared_head_elements(question, plan);
+    return (int64_t)ceil(elements * question->stack->gradient_bytes);
 }
 
 static struct mcp_ref embedding_gradients(const struct mcp_builder *b)

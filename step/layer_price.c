@@ -247,11 +247,27 @@ static void price_update(const struct mcp_pricing *pricing, const struct mcp_lay
     }
 }
 
+/* What belongs to no layer has no weights: its blocks alone. */
+static void price_agreement(struct mcp_price_cache *cache, const struct mcp_plan *plan,
+                            const struct mcp_layer_spec *spec, struct mcp_layer_step_price *price)
+{
+    struct mcp_arena *workshop = mcp_arena_new();
+    struct mcp_layer_type type;
+    const struct mcp_pricing pricing = {cache->question, plan};
+    mcp_layer_build(workshop, cache->question, plan, spec, &type);
+    price_update(&pricing, &type, price);
+    mcp_arena_free(workshop);
+}
+
 static struct mcp_layer_step_price *price_step(struct mcp_price_cache *cache,
                                                const struct mcp_plan *plan,
                                                const struct mcp_layer_spec *spec)
 {
     struct mcp_layer_step_price *price = MCP_NEW(cache->arena, struct mcp_layer_step_price);
+    if (spec->kind == MCP_KIND_STEP) {
+        price_agreement(cache, plan, spec, price);
+        return price;
+    }
     const struct mcp_layer_type *shapes = mcp_layer_price(cache, plan, spec)->type;
     struct mcp_layer_type type = *shapes;
     const struct mcp_pricing pricing = {cache->question, plan};

@@ -146,7 +146,9 @@ static double shift_seconds(const struct mcp_pricing *pricing, const struct mcp_
 static double bucket_share(const struct mcp_pricing *pricing, const struct mcp_op *op, double bytes)
 {
     double bucket = (double)pricing->question->stack->bucket_bytes;
-    bool once = pricing->plan->zero_stage < 3 && op->stream == MCP_STREAM_DATA;
+    bool alone =
+        (op->group & ((unsigned)MCP_PIPELINE | MCP_ENDS)) != 0; /* once for the whole model */
+    bool once = pricing->plan->zero_stage < 3 && op->stream == MCP_STREAM_DATA && !alone;
     return once && bucket > bytes ? bytes / bucket : 1;
 }
 
