@@ -7,10 +7,15 @@
  * chunks first, recompute by rank: so many full, so many selective, spread evenly
  * over its chunks. Memory: each rank's peak by step/, with its own frames in flight.
  *
- * The proof. GLPK minimises a lower bound that is linear in stage columns; its
- * answer is priced exactly (step/stage.h), forbidden, and the program solved again
- * until bound >= incumbent. A dynamic programme gives the first incumbent and is
- * the tests' oracle. Solutions count only as step/ prices them. */
+ * Where larger chunks would change the kinds of layers that other chunks hold, layers
+ * are spread as mcp_plan_uniform_chunks() does, and little is proven.
+ *
+ * The proof. Each path through the slots of a step is a lower bound of its time, and
+ * linear in the columns that stages are chosen from: GLPK minimises the longest of
+ * those known. Its answer is priced exactly (step/stage.h), the longest path of that
+ * answer becomes a row, and the programme is solved again until bound >= incumbent.
+ * Solutions count only as step/ prices them.
+ */
 #ifndef MCP_PLANNER_SPLIT_H
 #define MCP_PLANNER_SPLIT_H
 

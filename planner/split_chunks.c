@@ -1,0 +1,228 @@
+/* planner/split_chunks.c: columns of several chunks a rank: how many of them are
+ * larger, and how many of the rank's layers do what. */
+#include "planner/split_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A chunk of some virtual stages with `full` and `selective` layers at its bottom. */
+struct brick {
+    struct mcp_chunk chunk;
+    struct mcp_recompute_run runs[MCP_NUM_RECOMPUTES];
+    struct mcp_stage stage;
+};
+
+/* Of a rank: so many layers do full, so many selective, spread evenly. */
+struct share {
+    int full, selective;
+    int64_t extra_ns;
+};
+
+struct mcp_chunk_filler {
+    bool free;                    /* larger chunks may be anywhere */
+    int base, larger;             /* layers of the smaller chunks; larger chunks in all */
+    struct mcp_layer_times times; /* of layers that are alike */
+    int *classes;                 /* [p v] of bricks */
+    int num_classes;
+    struct brick **bricks; /* [classes][larger?][full][selective] */
+};
+
+/* Does a chunk hold the same kinds of layers wherever larger chunks before it are?
+ * It begins at layer k x base or up to `larger` later. */
+static bool kinds_are_fixed(const struct mcp_splitter *s, const struct mcp_chunk_filler *f)
+{
+    const unsigned char *kinds = s->question->model->layer_kind;
+    int layers = s->question->model->num_layers;
+    int stages = s->plan->pipeline_parallel * s->plan->virtual_stages;
+    for (int k = 0; k < stages; k++) {
+        int first = k * f->base, shifts = k < f->larger ? k : f->larger;
+        for (int i = 1; i <= shifts; i++) {
+            int size = f->base + 1 < layers - first - i ? f->base + 1 : layers - first - i;
+            if (size > 0 && memcmp(kinds + first, kinds + first + i, (size_t)size) != 0)
+                return false;
+        }
+    }
+    return true;
+}
+
+struct mcp_chunk_filler *mcp_chunk_filler_new(struct mcp_splitter *s)
+{
+    struct mcp_chunk_filler *f = MCP_NEW(s->arena, struct mcp_chunk_filler);
+    const struct mcp_model *model = s->question->model;
+    int stages = s->plan->pipeline_parallel * s->plan->virtual_stages;
+    bool alike = mcp_layers_alike(model);
+    f->base = model->num_layers / stages;
+    f->larger = model->num_layers % stages;
+    f->free = s->options->uneven && kinds_are_fixed(s, f);
+    mcp_layer_times(s, &f->times);
+    f->classes = mcp_stage_classes(s, &f->num_classes);
+    for (int k = 0; !alike && k < stages; k++)
+        f->classes[k] = k;
+    f->num_classes = alike ? f->num_classes : stages;
+    f->bricks =
+        MCP_ARRAY(s->arena, f->num_classes * 2 * (f->base + 2) * (f->base + 2), struct brick *);
+    s->grid.partial = s->options->uneven && !f->free;
+    return f;
+}
+
+/* Part c of `count` things spread over v chunks, the first ones get more. */
+static int part(int count, int v, int c)
+{
+    return count / v + (c < count % v);
+}
+
+/* Where chunk k of `layers` begins; where the larger chunks may be anywhere, as good
+ * a place as any. */
+static int first_layer(const struct mcp_splitter *s, const struct mcp_chunk_filler *f, int k,
+                       int layers)
+{
+    if (k == s->plan->pipeline_parallel * s->plan->virtual_stages - 1)
+        return s->question->model->num_layers - layers; /* the head follows */
+    return k * f->base + (f->free ? 0 : k < f->larger ? k : f->larger);
+}
+
+static const struct brick *brick_at(struct mcp_splitter *s, struct mcp_chunk_filler *f, int k,
+                                    bool larger, int full, int selective)
+{
+    int side = f->base + 2, layers = f->base + larger;
+    struct brick **place =
+        &f->bricks[((f->classes[k] * 2 + larger) * side + full) * side + selective];
+    if (*place)
+        return *place;
+    struct brick *brick = *place = MCP_NEW(s->arena, struct brick);
+    const int counts[MCP_NUM_RECOMPUTES] = {layers - full - selective, selective, full};
+    brick->chunk = (struct mcp_chunk){first_layer(s, f, k, layers), layers, 0, brick->runs};
+    for (int r = MCP_RECOMPUTE_FULL; r >= MCP_RECOMPUTE_NONE; r--)
+        if (counts[r] > 0)
+            brick->runs[brick->chunk.num_runs++] =
+                (struct mcp_recompute_run){(enum mcp_recompute)r, counts[r]};
+    mcp_stage_price(s->pricer, s->plan, k, &brick->chunk, &brick->stage);
+    return brick;
+}
+
+static struct mcp_column make(struct mcp_splitter *s, struct mcp_chunk_filler *f, int r, int larger,
+                              const struct share *share)
+{
+    int p = s->plan->pipeline_parallel, v = s->plan->virtual_stages;
+    struct mcp_chunk *chunks = MCP_ARRAY(s->arena, v, struct mcp_chunk);
+    const struct mcp_stage **stages = MCP_ARRAY(s->arena, v, const struct mcp_stage *);
+    for (int c = 0; c < v; c++) {
+        int full = part(share->full, v, c);
+        int selective = part(share->full + share->selective, v, c) - full;
+        const struct brick *brick = brick_at(s, f, c * p + r, c < larger, full, selective);
+        chunks[c] = brick->chunk;
+        stages[c] = &brick->stage;
+    }
+    struct mcp_column column = {.rank = r,
+                                .size = f->free ? larger : 0,
+                                .recomputes = share->full + share->selective > 0,
+                                .chunks = chunks,
+                                .stages = stages};
+    mcp_column_price(s, &column);
+    return column;
+}
+
+static bool may(const struct mcp_splitter *s, enum mcp_recompute recompute, int layers)
+{
+    return layers == 0 ||
+           (s->options->recompute[recompute] &&
+            (recompute == MCP_RECOMPUTE_NONE || s->options->max_recomputed_stages != 0));
+}
+
+static int by_extra(const void *a, const void *b)
+{
+    const struct share *x = a, *y = b;
+    if (x->extra_ns != y->extra_ns)
+        return x->extra_ns < y->extra_ns ? -1 : 1;
+    return x->full - y->full;
+}
+
+/* What recompute of a rank's shares adds to its load. */
+static int64_t extra_of(const struct mcp_splitter *s, const struct mcp_chunk_filler *f, int r,
+                        int larger, const struct share *share)
+{
+    const struct mcp_model *model = s->question->model;
+    int p = s->plan->pipeline_parallel, v = s->plan->virtual_stages;
+    int64_t sum = 0;
+    for (int c = 0; c < v; c++) {
+        int full = part(share->full, v, c);
+        int some = part(share->full + share->selective, v, c);
+        int layers = f->base + (c < larger), first = first_layer(s, f, c * p + r, layers);
+        for (int i = 0; i < layers; i++)
+            sum +=
+                f->times.extra_ns[model->layer_kind[first + i]][i < full   ? MCP_RECOMPUTE_FULL
+                                                                : i < some ? MCP_RECOMPUTE_SELECTIVE
+                                                                           : MCP_RECOMPUTE_NONE];
+    }
+    return sum;
+}
+
+static int list_shares(struct mcp_splitter *s, const struct mcp_chunk_filler *f, int r, int larger,
+                       struct share *shares)
+{
+    int layers = s->plan->virtual_stages * f->base + larger, count = 0;
+    for (int full = 0; full <= layers; full++)
+        for (int selective = 0; full + selective <= layers; selective++) {
+            struct share share = {full, selective, 0};
+            if (!may(s, MCP_RECOMPUTE_FULL, full) || !may(s, MCP_RECOMPUTE_SELECTIVE, selective) ||
+                !may(s, MCP_RECOMPUTE_NONE, layers - full - selective))
+                continue;
+            share.extra_ns = extra_of(s, f, r, larger, &share);
+            shares[count++] = share;
+        }
+    qsort(shares, (size_t)count, sizeof *shares, by_extra);
+    return count;
+}
+
+/* All its slots, and until its first and after its last those of ranks before:
+ * compute alone, as more of it may hide transfers. */
+static int64_t least_ns(struct mcp_splitter *s, struct mcp_chunk_filler *f, int r,
+                        const struct mcp_column *none, int64_t extra_ns)
+{
+    int64_t before = 0, compute = extra_ns;
+    for (int i = 0; i < r; i++) {
+        const struct mcp_stage *stage = &brick_at(s, f, i, false, 0, 0)->stage;
+        before += stage->forward_ns + stage->backward_ns;
+    }
+    for (int c = 0; c < s->plan->virtual_stages; c++)
+        compute += none->stages[c]->forward_ns + none->stages[c]->backward_ns;
+    compute = compute > none->load_ns ? compute : none->load_ns;
+    return s->fixed_ns + before + s->grid.m * compute;
+}
+
+/* More recompute in some chunks and less in others may be better or worse, so the
+ * first that fits is not enough. */
+static void add_columns(struct mcp_splitter *s, struct mcp_chunk_filler *f, int r, int larger,
+                        bool first)
+{
+    int layers = s->plan->virtual_stages * f->base + larger;
+    const struct share no_share = {0, 0, 0};
+    const struct mcp_column none = make(s, f, r, larger, &no_share);
+    struct share *shares = MCP_ARRAY(s->arena, (layers + 1) * (layers + 2) / 2, struct share);
+    int count = list_shares(s, f, r, larger, shares);
+    for (int i = 0; i < count; i++) {
+        if (least_ns(s, f, r, &none, shares[i].extra_ns) >= s->cutoff_ns) {
+            s->grid.cut = true;
+            break;
+        }
+        struct mcp_column column = make(s, f, r, larger, &shares[i]);
+        if (!mcp_column_fits(s, &column))
+            continue;
+        mcp_grid_add(s, &column);
+        if (first)
+            break;
+    }
+}
+
+void mcp_fill_chunk_columns(struct mcp_splitter *s, struct mcp_chunk_filler *f, bool first)
+{
+    int p = s->plan->pipeline_parallel, v = s->plan->virtual_stages;
+    mcp_grid_begin(s, f->free ? f->larger : 0, true);
+    for (int r = 0; r < p; r++) {
+        int most = f->larger < v ? f->larger : v;
+        int uniform = f->larger / p + (r < f->larger % p);
+        for (int larger = f->free ? 0 : uniform; larger <= (f->free ? most : uniform); larger++)
+            add_columns(s, f, r, larger, first);
+    }
+    mcp_grid_end(s);
+}

@@ -1,0 +1,419 @@
+/* planner/split_columns.c: columns of one chunk a rank: a range of layers, and the
+ * cheapest recompute that fits, for each recompute of its last layer. */
+#include "planner/split_parts.h"
+
+#include "core/stack.h"
+#include "step/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of each kind the lowest layers do full, the next selective, the rest none. The
+ * working set of recompute is largest where it starts, so it belongs below (Jackson's
+ * rule for tails): no other order of the same counts needs less memory. The last
+ * layer stands apart: its recompute may pass while it waits. */
+struct choice {
+    int64_t extra_ns;   /* below the last layer, over no recompute */
+    int64_t kept_bytes; /* below the last layer */
+    unsigned short counts[MCP_MAX_LAYER_KINDS][MCP_NUM_RECOMPUTES]; /* below the last layer */
+    unsigned char kind; /* being counted out, while choices are listed */
+};
+
+struct filling {
+    struct mcp_chunk chunk;
+    struct mcp_stage stage;
+    const struct mcp_stage *stages[1];
+    struct mcp_column column;
+};
+
+/* Layers start .. start + size - 1; ranges of the same kinds share one. */
+struct range {
+    struct range *next; /* of the same size */
+    int start, size;
+    struct choice *choices; /* by extra_ns */
+    int num_choices;
+    bool coarse;               /* not all choices are listed */
+    struct filling **fillings; /* [classes][recompute of the last][choices] */
+};
+
+struct mcp_filler {
+    bool alike;
+    int *classes; /* [p] 0 .. num_classes - 1 */
+    int num_classes;
+    struct mcp_layer_times times;
+    int64_t *forward_ns, *backward_ns; /* [layers + 1] of the layers before */
+    struct range **ranges;             /* [layers + 1] by size */
+    int *nearest, *farthest;           /* [p + 1] positions worth a look */
+};
+
+enum { MAX_CHOICES = 5000 };
+
+struct mcp_filler *mcp_filler_new(struct mcp_splitter *s)
+{
+    struct mcp_filler *f = MCP_NEW(s->arena, struct mcp_filler);
+    const struct mcp_model *model = s->question->model;
+    int layers = model->num_layers, p = s->plan->pipeline_parallel;
+    f->alike = mcp_layers_alike(model);
+    f->classes = mcp_stage_classes(s, &f->num_classes);
+    mcp_layer_times(s, &f->times);
+    f->forward_ns = MCP_ARRAY(s->arena, layers + 1, int64_t);
+    f->backward_ns = MCP_ARRAY(s->arena, layers + 1, int64_t);
+    for (int i = 0; i < layers; i++) {
+        f->forward_ns[i + 1] = f->forward_ns[i] + f->times.forward_ns[model->layer_kind[i]];
+        f->backward_ns[i + 1] = f->backward_ns[i] + f->times.backward_ns[model->layer_kind[i]];
+    }
+    f->ranges = MCP_ARRAY(s->arena, layers + 1, struct range *);
+    f->nearest = MCP_ARRAY(s->arena, p + 1, int);
+    f->farthest = MCP_ARRAY(s->arena, p + 1, int);
+    return f;
+}
+
+/* --- bounds without recompute --- */
+
+/* A step whose rank r holds layers [from, to) and `extra_ns` of recompute takes no
+ * less: by the paths of mcp_path_through() and mcp_path_after_first(). */
+static int64_t least_ns(const struct mcp_splitter *s, const struct mcp_filler *f, int r, int from,
+                        int to, int64_t extra_ns)
+{
+    int p = s->plan->pipeline_parallel, layers = s->question->model->num_layers;
+    int64_t m = s->grid.m;
+    int64_t forward = f->forward_ns[to] - f->forward_ns[from];
+    int64_t backward = f->backward_ns[to] - f->backward_ns[from] + extra_ns;
+    int64_t before = f->forward_ns[from] + f->backward_ns[from];
+    int64_t all = f->forward_ns[layers] + f->backward_ns[layers];
+    for (int end = 0; end < 2; end++) {
+        all += f->times.base_forward_ns[end] + f->times.base_backward_ns[end];
+        if (r == (end == 0 ? 0 : p - 1)) {
+            forward += f->times.base_forward_ns[end];
+            backward += f->times.base_backward_ns[end];
+        }
+    }
+    if (r > 0)
+        before += f->times.base_forward_ns[0] + f->times.base_backward_ns[0];
+    int64_t late = m - p + r; /* forwards after the first backward */
+    if (s->plan->schedule == MCP_GPIPE)
+        late = m - 1;
+    int64_t through = before + m * (forward + backward);
+    int64_t after = all + (m - 1) * backward + (late > 0 ? late * forward : 0);
+    return s->fixed_ns + (through > after ? through : after);
+}
+
+static bool can_win(const struct mcp_splitter *s, const struct mcp_filler *f, int r, int from,
+                    int to, int64_t extra_ns)
+{
+    return least_ns(s, f, r, from, to, extra_ns) < s->cutoff_ns;
+}
+
+static int least_layers(const struct mcp_splitter *s, int r)
+{
+    return s->plan->pipeline_parallel > 1 && (r == 0 || r == s->plan->pipeline_parallel - 1) ? 0
+                                                                                             : 1;
+}
+
+/* Positions between ranks that a chain of ranks that can win may pass. */
+static void find_window(struct mcp_splitter *s, struct mcp_filler *f)
+{
+    int p = s->plan->pipeline_parallel, layers = s->question->model->num_layers;
+    f->nearest[0] = f->farthest[0] = 0;
+    for (int r = 0; r < p; r++) {
+        int to = f->farthest[r] + least_layers(s, r);
+        while (to < layers && can_win(s, f, r, f->farthest[r], to + 1, 0))
+            to++;
+        f->farthest[r + 1] = to < layers ? to : layers;
+    }
+    f->nearest[p] = layers;
+    for (int r = p - 1; r > 0; r--) {
+        int from = f->nearest[r + 1] - least_layers(s, r);
+        while (from > 0 && can_win(s, f, r, from - 1, f->nearest[r + 1], 0))
+            from--;
+        f->nearest[r] = from > 0 ? from : 0;
+    }
+    for (int r = 0; r < p; r++)
+        s->grid.cut |= f->nearest[r] > 0 || f->farthest[r + 1] < layers;
+}
+
+static void uniform_window(const struct mcp_splitter *s, struct mcp_filler *f)
+{
+    int p = s->plan->pipeline_parallel, layers = s->question->model->num_layers;
+    f->farthest[0] = 0;
+    for (int r = 0; r < p; r++)
+        f->farthest[r + 1] = f->farthest[r] + layers / p + (r < layers % p);
+    memcpy(f->nearest, f->farthest, (size_t)(p + 1) * sizeof(int));
+}
+
+/* --- choices --- */
+
+static int by_extra(const void *a, const void *b)
+{
+    const struct choice *x = a, *y = b;
+    if (x->extra_ns != y->extra_ns)
+        return x->extra_ns < y->extra_ns ? -1 : 1;
+    return memcmp(x->counts, y->counts, sizeof x->counts);
+}
+
+static bool may(const struct mcp_splitter *s, enum mcp_recompute recompute)
+{
+    return s->options->recompute[recompute] &&
+           (recompute == MCP_RECOMPUTE_NONE || s->options->max_recomputed_stages != 0);
+}
+
+/* Splits of `layers` over the recomputes that may be used. */
+static int64_t ways(const struct mcp_splitter *s, int layers)
+{
+    int kinds =
+        may(s, MCP_RECOMPUTE_NONE) + may(s, MCP_RECOMPUTE_SELECTIVE) + may(s, MCP_RECOMPUTE_FULL);
+    if (kinds == 3)
+        return (int64_t)(layers + 1) * (layers + 2) / 2;
+    return kinds == 2 ? layers + 1 : kinds == 1 || layers == 0;
+}
+
+struct lister {
+    struct mcp_splitter *s;
+    const struct mcp_filler *filler;
+    struct range *range;
+    int layers[MCP_MAX_LAYER_KINDS]; /* below the last */
+};
+
+static void note(struct lister *lister, struct choice *choice)
+{
+    const struct mcp_layer_times *times = &lister->filler->times;
+    for (int k = 0; k < MCP_MAX_LAYER_KINDS; k++)
+        for (int r = 0; r < MCP_NUM_RECOMPUTES; r++) {
+            choice->extra_ns += choice->counts[k][r] * times->extra_ns[k][r];
+            choice->kept_bytes += choice->counts[k][r] * times->kept_bytes[k][r];
+        }
+    lister->range->choices[lister->range->num_choices++] = *choice;
+}
+
+static bool divide(const struct mcp_splitter *s, struct choice *choice, int kind, int layers,
+                   int full, int selective)
+{
+    int none = layers - full - selective;
+    if ((full > 0 && !may(s, MCP_RECOMPUTE_FULL)) || none < 0 ||
+        (selective > 0 && !may(s, MCP_RECOMPUTE_SELECTIVE)) ||
+        (none > 0 && !may(s, MCP_RECOMPUTE_NONE)))
+        return false;
+    choice->counts[kind][MCP_RECOMPUTE_FULL] = (unsigned short)full;
+    choice->counts[kind][MCP_RECOMPUTE_SELECTIVE] = (unsigned short)selective;
+    choice->counts[kind][MCP_RECOMPUTE_NONE] = (unsigned short)none;
+    return true;
+}
+
+/* All ways for kinds `kind` and up: one kind after the other. */
+static void list_all(struct lister *lister, struct choice choice)
+{
+    int kind = choice.kind, layers = kind < MCP_MAX_LAYER_KINDS ? lister->layers[kind] : 0;
+    if (kind == MCP_MAX_LAYER_KINDS) {
+        note(lister, &choice);
+        return;
+    }
+    choice.kind++;
+    for (int full = 0; full <= layers; full++)
+        for (int selective = 0; full + selective <= layers; selective++)
+            if (divide(lister->s, &choice, kind, layers, full, selective))
+                list_all(lister, choice);
+}
+
+/* The lowest `full` layers, then `selective`, whatever their kind. */
+static void list_coarse(struct lister *lister)
+{
+    const struct mcp_model *model = lister->s->question->model;
+    const struct range *range = lister->range;
+    int below = range->size - 1;
+    for (int full = 0; full <= below; full++)
+        for (int selective = 0; full + selective <= below; selective++) {
+            struct choice choice = {0}, whole = {0};
+            if (!divide(lister->s, &whole, 0, below, full, selective))
+                continue;
+            for (int i = 0; i < below; i++)
+                choice.counts[model->layer_kind[range->start + i]][i < full ? MCP_RECOMPUTE_FULL
+                                                                   : i < full + selective
+                                                                       ? MCP_RECOMPUTE_SELECTIVE
+                                                                       : MCP_RECOMPUTE_NONE]++;
+            note(lister, &choice);
+        }
+}
+
+static void list_choices(struct mcp_splitter *s, const struct mcp_filler *f, struct range *range)
+{
+    struct lister lister = {s, f, range, {0}};
+    int64_t count = 1;
+    for (int i = 0; i + 1 < range->size; i++)
+        lister.layers[s->question->model->layer_kind[range->start + i]]++;
+    int kinds = 0;
+    for (int k = 0; k < MCP_MAX_LAYER_KINDS && count <= MAX_CHOICES; k++) {
+        count *= ways(s, lister.layers[k]);
+        kinds += lister.layers[k] > 0;
+    }
+    range->coarse = count > MAX_CHOICES && kinds > 1;
+    if (range->coarse)
+        count = ways(s, range->size - 1);
+    range->choices = MCP_ARRAY(s->arena, count, struct choice);
+    if (range->coarse)
+        list_coarse(&lister);
+    else
+        list_all(&lister, (struct choice){0});
+    qsort(range->choices, (size_t)range->num_choices, sizeof *range->choices, by_extra);
+    range->fillings = MCP_ARRAY(s->arena, f->num_classes * MCP_NUM_RECOMPUTES * range->num_choices,
+                                struct filling *);
+}
+
+static struct range *find_range(struct mcp_splitter *s, struct mcp_filler *f, int start, int size)
+{
+    const unsigned char *kinds = s->question->model->layer_kind;
+    struct range *range = f->ranges[size];
+    while (range && memcmp(kinds + range->start, kinds + start, (size_t)size) != 0)
+        range = range->next;
+    if (range)
+        return range;
+    range = MCP_NEW(s->arena, struct range);
+    *range = (struct range){.next = f->ranges[size], .start = start, .size = size};
+    f->ranges[size] = range;
+    list_choices(s, f, range);
+    return range;
+}
+
+/* --- columns --- */
+
+/* Of a kind's next layer, lowest first. */
+static enum mcp_recompute take(struct choice *left, int kind)
+{
+    for (int r = MCP_RECOMPUTE_FULL; r > MCP_RECOMPUTE_NONE; r--)
+        if (left->counts[kind][r] > 0) {
+            left->counts[kind][r]--;
+            return (enum mcp_recompute)r;
+        }
+    return MCP_RECOMPUTE_NONE;
+}
+
+static void lay_out(struct mcp_splitter *s, const struct range *range, int start,
+                    const struct choice *choice, enum mcp_recompute last, struct filling *filling)
+{
+    struct mcp_chunk *chunk = &filling->chunk;
+    struct choice left = *choice;
+    *chunk = (struct mcp_chunk){start, range->size, 0,
+                                MCP_ARRAY(s->arena, range->size, struct mcp_recompute_run)};
+    for (int i = 0; i < range->size; i++) {
+        enum mcp_recompute recompute = last;
+        if (i + 1 < range->size)
+            recompute = take(&left, s->question->model->layer_kind[range->start + i]);
+        if (chunk->num_runs == 0 || chunk->runs[chunk->num_runs - 1].recompute != recompute)
+            chunk->runs[chunk->num_runs++].recompute = recompute;
+        chunk->runs[chunk->num_runs - 1].num_layers++;
+        filling->column.recomputes |= recompute != MCP_RECOMPUTE_NONE;
+    }
+}
+
+static struct filling *fill(struct mcp_splitter *s, const struct mcp_filler *f, struct range *range,
+                            int r, int index, enum mcp_recompute last)
+{
+    size_t at = (size_t)(f->classes[r] * MCP_NUM_RECOMPUTES + (int)last);
+    struct filling **place = &range->fillings[at * (size_t)range->num_choices + (size_t)index];
+    if (*place)
+        return *place;
+    struct filling *filling = *place = MCP_NEW(s->arena, struct filling);
+    /* what follows the last rank's layers is known by its place */
+    int end = s->question->model->num_layers, start = range->start;
+    lay_out(s, range, r < s->plan->pipeline_parallel - 1 ? start : end - range->size,
+            &range->choices[index], last, filling);
+    mcp_stage_price(s->pricer, s->plan, r, &filling->chunk, &filling->stage);
+    filling->stages[0] = &filling->stage;
+    filling->column.stages = filling->stages;
+    filling->column.chunks = &filling->chunk;
+    filling->column.size = range->size;
+    mcp_column_price(s, &filling->column);
+    return filling;
+}
+
+/* What frames of a microbatch may keep, at most, where rank r holds the range. */
+static int64_t room_for_kept(struct mcp_splitter *s, const struct mcp_filler *f, int r,
+                             struct range *range, enum mcp_recompute last)
+{
+    const struct mcp_stage *stage = &fill(s, f, range, r, 0, last)->stage;
+    int64_t room = s->options->limit_bytes - stage->weights_bytes - stage->gradients_bytes -
+                   stage->optimizer_bytes;
+    int in_flight =
+        1 + mcp_schedule_warm_up(s->plan->schedule, s->plan->pipeline_parallel, 1, s->grid.m, r);
+    in_flight = in_flight < s->grid.m ? in_flight : s->grid.m;
+    return (int64_t)((double)room / (s->question->stack->activation_memory_factor * in_flight)) +
+           1 - f->times.base_kept_bytes;
+}
+
+/* The cheapest that fits and can win. */
+static bool add_cheapest(struct mcp_splitter *s, struct mcp_filler *f, int r, int from,
+                         struct range *range, enum mcp_recompute last)
+{
+    int kind = range->size > 0 ? s->question->model->layer_kind[from + range->size - 1] : 0;
+    int64_t top_ns = range->size > 0 ? f->times.extra_ns[kind][last] : 0;
+    int64_t top_bytes = range->size > 0 ? f->times.kept_bytes[kind][last] : 0;
+    int64_t room = range->num_choices > 0 ? room_for_kept(s, f, r, range, last) - top_bytes : 0;
+    for (int i = 0; i < range->num_choices; i++) {
+        const struct choice *choice = &range->choices[i];
+        if (!can_win(s, f, r, from, from + range->size, choice->extra_ns + top_ns)) {
+            s->grid.cut = true;
+            return false;
+        }
+        if (choice->kept_bytes > room)
+            continue;
+        struct mcp_column column = fill(s, f, range, r, i, last)->column;
+        column.rank = r;
+        column.from = f->alike ? 0 : from;
+        if (!mcp_column_fits(s, &column))
+            continue;
+        mcp_grid_add(s, &column);
+        return true;
+    }
+    return false;
+}
+
+/* One for each recompute of the last layer: with that, less of it below is never
+ * worse (see mcp_grid_add()). False when nothing fits. */
+static bool add_range(struct mcp_splitter *s, struct mcp_filler *f, int r, int from, int to)
+{
+    struct range *range = find_range(s, f, from, to - from);
+    bool any = false;
+    s->grid.partial |= range->coarse;
+    for (int last = 0; last < MCP_NUM_RECOMPUTES; last++)
+        if (to == from ? last == MCP_RECOMPUTE_NONE : may(s, (enum mcp_recompute)last))
+            any |= add_cheapest(s, f, r, from, range, (enum mcp_recompute)last);
+    return any || to == from; /* a layer may let MTP modules recompute */
+}
+
+/* A range that does not fit is part of no range that does. */
+static void add_ranges(struct mcp_splitter *s, struct mcp_filler *f, int r, int from)
+{
+    int first = from + least_layers(s, r);
+    if (first < f->nearest[r + 1])
+        first = f->nearest[r + 1];
+    for (int to = first; to <= f->farthest[r + 1]; to++)
+        if (!add_range(s, f, r, from, to))
+            break;
+}
+
+/* Of layers that are alike only the sizes count. */
+static void add_sizes(struct mcp_splitter *s, struct mcp_filler *f, int r)
+{
+    int least = f->nearest[r + 1] - f->farthest[r], most = f->farthest[r + 1] - f->nearest[r];
+    if (least < least_layers(s, r))
+        least = least_layers(s, r);
+    for (int size = least; size <= most; size++)
+        if (!add_range(s, f, r, f->nearest[r], f->nearest[r] + size))
+            break;
+}
+
+void mcp_fill_columns(struct mcp_splitter *s, struct mcp_filler *f, bool first)
+{
+    int p = s->plan->pipeline_parallel;
+    mcp_grid_begin(s, s->question->model->num_layers, f->alike);
+    if (first || !s->options->uneven)
+        uniform_window(s, f);
+    else
+        find_window(s, f);
+    for (int r = 0; r < p; r++) {
+        if (f->alike)
+            add_sizes(s, f, r);
+        for (int from = f->nearest[r]; !f->alike && from <= f->farthest[r]; from++)
+            add_ranges(s, f, r, from);
+    }
+    mcp_grid_end(s);
+}

@@ -1,0 +1,106 @@
+/* planner/split_grid.c: dynamic programmes over chains of columns. */
+#include "planner/split_parts.h"
+
+#include <string.h>
+
+static size_t nodes_of(const struct mcp_grid *grid)
+{
+    return (size_t)(grid->p + 1) * (size_t)(grid->length + 1);
+}
+
+static int64_t *row_of(const struct mcp_grid *grid, int64_t *values, int rank)
+{
+    return values + (size_t)rank * (size_t)(grid->length + 1);
+}
+
+static void clear(const struct mcp_grid *grid, int64_t *values)
+{
+    for (size_t i = 0; i < nodes_of(grid); i++)
+        values[i] = MCP_NO_WAY;
+}
+
+/* Where a column can begin: its place, or anywhere. */
+static int last_place(const struct mcp_grid *grid, const struct mcp_column *column)
+{
+    return grid->counted ? grid->length - column->size : column->from;
+}
+
+static void lower(int64_t *value, int64_t candidate)
+{
+    *value = candidate < *value ? candidate : *value;
+}
+
+void mcp_grid_ahead(const struct mcp_grid *grid, const int64_t *weights, int64_t *ahead)
+{
+    clear(grid, ahead);
+    ahead[0] = 0;
+    for (int i = 0; i < grid->count; i++) {
+        const struct mcp_column *column = &grid->columns[i];
+        const int64_t *here = row_of(grid, ahead, column->rank);
+        int64_t *next = row_of(grid, ahead, column->rank + 1) + column->size;
+        if (weights[i] >= MCP_NO_WAY)
+            continue;
+        for (int x = column->from; x <= last_place(grid, column); x++)
+            if (here[x] < MCP_NO_WAY)
+                lower(&next[x], here[x] + weights[i]);
+    }
+}
+
+void mcp_grid_behind(const struct mcp_grid *grid, const int64_t *weights, int64_t *behind)
+{
+    clear(grid, behind);
+    behind[nodes_of(grid) - 1] = 0;
+    for (int i = grid->count - 1; i >= 0; i--) {
+        const struct mcp_column *column = &grid->columns[i];
+        int64_t *here = row_of(grid, behind, column->rank);
+        const int64_t *next = row_of(grid, behind, column->rank + 1) + column->size;
+        if (weights[i] >= MCP_NO_WAY)
+            continue;
+        for (int x = column->from; x <= last_place(grid, column); x++)
+            if (next[x] < MCP_NO_WAY)
+                lower(&here[x], next[x] + weights[i]);
+    }
+}
+
+int64_t mcp_grid_bottleneck(struct mcp_arena *arena, const struct mcp_grid *grid,
+                            const int64_t *weights)
+{
+    struct mcp_mark mark = mcp_arena_mark(arena);
+    int64_t *least = MCP_ARRAY(arena, nodes_of(grid), int64_t);
+    clear(grid, least);
+    least[0] = INT64_MIN;
+    for (int i = 0; i < grid->count; i++) {
+        const struct mcp_column *column = &grid->columns[i];
+        const int64_t *here = row_of(grid, least, column->rank);
+        int64_t *next = row_of(grid, least, column->rank + 1) + column->size;
+        for (int x = column->from; x <= last_place(grid, column); x++)
+            lower(&next[x], here[x] > weights[i] ? here[x] : weights[i]);
+    }
+    int64_t bottleneck = least[nodes_of(grid) - 1];
+    mcp_arena_rewind(arena, mark);
+    return bottleneck;
+}
+
+bool mcp_grid_chain(struct mcp_arena *arena, const struct mcp_grid *grid, const int64_t *weights,
+                    const struct mcp_column **chain)
+{
+    struct mcp_mark mark = mcp_arena_mark(arena);
+    int64_t *behind = MCP_ARRAY(arena, nodes_of(grid), int64_t);
+    mcp_grid_behind(grid, weights, behind);
+    bool found = behind[0] < MCP_NO_WAY;
+    for (int r = 0, x = 0; found && r < grid->p; r++) {
+        const int64_t *next = row_of(grid, behind, r + 1);
+        int64_t want = row_of(grid, behind, r)[x];
+        for (int i = grid->first[r]; i < grid->first[r + 1]; i++) {
+            const struct mcp_column *column = &grid->columns[i];
+            if (weights[i] >= MCP_NO_WAY || x < column->from || x > last_place(grid, column) ||
+                next[x + column->size] + weights[i] != want)
+                continue;
+            chain[r] = column;
+            x += column->size;
+            break;
+        }
+    }
+    mcp_arena_rewind(arena, mark);
+    return found;
+}
