@@ -1,6 +1,7 @@
 /* reports/style.c: escapes, display width and word wrap. */
 #include "reports/style.h"
 
+#include <ctype.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -133,11 +134,22 @@ static void put_word(struct wrapper *wrapper, const char *word, size_t length, i
     wrapper->used += columns;
 }
 
+/* A number and the unit after it ("26.7 s", "3.5 %") stay on one line. */
+static size_t word_with_unit(const char *text)
+{
+    size_t length = strcspn(text, " \n");
+    while (length > 0 && text[length] == ' ' && text[length - 1] >= '0' &&
+           text[length - 1] <= '9' &&
+           (text[length + 1] == '%' || isalpha((unsigned char)text[length + 1])))
+        length += 1 + strcspn(text + length + 1, " \n");
+    return length;
+}
+
 void mcp_wrap(struct mcp_text *out, const char *text, int width, int indent)
 {
     struct wrapper wrapper = {out, width, 0};
     while (*text != '\0') {
-        size_t length = strcspn(text, " \n");
+        size_t length = word_with_unit(text);
         if (length > 0)
             put_word(&wrapper, text, length, indent);
         text += length;

@@ -68,7 +68,9 @@ ParameterizedTestParameters(bars, stacked)
     static struct stack_case cases[] = {
         {"shares of their sum", {5, 3, 2, 0}, 0, "#####===%%"},
         {"what is left is dotted", {4, 2, 0, 0}, 10, "####==...."},
-        {"a sliver is seen", {9.99, 0.01, 0, 0}, 0, "#########="},
+        {"half a cell is seen", {9.4, 0.6, 0, 0}, 0, "#########="},
+        {"a sliver is not", {9.99, 0.01, 0, 0}, 0, "##########"},
+        {"slivers take from none", {0.01, 0.01, 8, 2}, 0, "%%%%%%%%--"},
         {"too much ends in an arrow", {8, 4, 0, 0}, 10, "######===>"},
         {"equal parts add up", {1, 1, 1, 0}, 0, "####===%%%"},
         {"unknown parts are skipped", {NAN, 5, -3, 5}, 0, "=====-----"},

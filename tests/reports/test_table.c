@@ -191,6 +191,8 @@ ParameterizedTestParameters(table, wrap)
         {"a word longer than the line stays whole", "a abcdefgh b", 4, 1, "a\n abcdefgh\n b"},
         {"newlines are kept", "one\ntwo", 10, 3, "one\n   two"},
         {"paragraphs stay apart", "one\n\ntwo", 10, 0, "one\n\ntwo"},
+        {"a unit stays with its number", "it takes 26.7 s now", 14, 0, "it takes\n26.7 s now"},
+        {"a percent sign too", "loses by 3.5 %", 12, 0, "loses by\n3.5 %"},
         {"width counts characters", "été été", 7, 0, "été été"},
     };
     return cr_make_param_array(struct wrap_case, cases, sizeof cases / sizeof *cases);
