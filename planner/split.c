@@ -55,7 +55,7 @@ static void try_balanced(struct mcp_splitter *s, struct best *best)
     int64_t *loads = MCP_ARRAY(s->arena, s->grid.count, int64_t);
     for (int i = 0; i < s->grid.count; i++)
         loads[i] = s->grid.columns[i].load_ns;
-    int64_t least = mcp_grid_bottleneck(s->arena, &s->grid, loads);
+    int64_t least = mcp_grid_bottleneck(s->arena, &s->grid, loads, NULL);
     for (int i = 0; i < s->grid.count; i++)
         loads[i] = loads[i] <= least ? loads[i] : MCP_NO_WAY;
     if (mcp_grid_chain(s->arena, &s->grid, loads, chain))
@@ -84,9 +84,9 @@ static int64_t least_compute_ns(struct mcp_splitter *s)
     int64_t sum = 0;
     mcp_layer_times(s, &times);
     for (int end = 0; end < 2; end++)
-        sum += times.base_forward_ns[end] + times.base_backward_ns[end];
+        sum += times.base_ns[end];
     for (int i = 0; i < model->num_layers; i++)
-        sum += times.forward_ns[model->layer_kind[i]] + times.backward_ns[model->layer_kind[i]];
+        sum += times.layer_ns[model->layer_kind[i]];
     return sum;
 }
 

@@ -4,12 +4,21 @@
  * fact, which no relaxation of an integer programme sees, is most of the proof. */
 #include "planner/split_parts.h"
 
-static int64_t *weigh(struct mcp_splitter *s, const struct mcp_path *path)
+/* What columns add to a path; above another, unless that is NULL. */
+static int64_t *weigh(struct mcp_splitter *s, const struct mcp_path *path,
+                      const struct mcp_path *above)
 {
-    int64_t *weights = MCP_ARRAY(s->arena, s->grid.count, int64_t);
-    for (int i = 0; i < s->grid.count; i++)
-        weights[i] = mcp_path_ns(&s->grid, path, &s->grid.columns[i]);
+    const struct mcp_grid *grid = &s->grid;
+    int64_t *weights = MCP_ARRAY(s->arena, grid->count, int64_t);
+    for (int i = 0; i < grid->count; i++)
+        weights[i] = mcp_path_ns(grid, path, &grid->columns[i]) -
+                     (above ? mcp_path_ns(grid, above, &grid->columns[i]) : 0);
     return weights;
+}
+
+static size_t nodes_of(const struct mcp_grid *grid)
+{
+    return (size_t)(grid->p + 1) * (size_t)(grid->length + 1);
 }
 
 static int64_t cutoff_of_pipeline(const struct mcp_splitter *s, const struct mcp_master *master)
@@ -36,13 +45,12 @@ static int64_t least_with(const struct mcp_grid *grid, int i, const int64_t *wei
 
 /* Marks the columns of rank r that no chain can use in time. */
 static void mark_slow(struct mcp_splitter *s, const struct mcp_master *master, int r,
-                      struct mcp_path path, bool *slow)
+                      const struct mcp_path *path, bool *slow)
 {
     const struct mcp_grid *grid = &s->grid;
-    size_t nodes = (size_t)(grid->p + 1) * (size_t)(grid->length + 1);
-    int64_t *ahead = MCP_ARRAY(s->arena, nodes, int64_t);
-    int64_t *behind = MCP_ARRAY(s->arena, nodes, int64_t);
-    int64_t *weights = weigh(s, &path);
+    int64_t *ahead = MCP_ARRAY(s->arena, nodes_of(grid), int64_t);
+    int64_t *behind = MCP_ARRAY(s->arena, nodes_of(grid), int64_t);
+    int64_t *weights = weigh(s, path, NULL);
     mcp_grid_ahead(grid, weights, ahead);
     mcp_grid_behind(grid, weights, behind);
     for (int i = grid->first[r]; i < grid->first[r + 1]; i++) {
@@ -70,42 +78,78 @@ static void drop_slow(struct mcp_splitter *s, const struct mcp_master *master)
     bool *slow = MCP_ARRAY(s->arena, s->grid.count, bool);
     for (int r = 0; r < s->grid.p; r++) {
         struct mcp_mark inner = mcp_arena_mark(s->arena);
-        mark_slow(s, master, r, mcp_path_through(s->arena, s->plan, s->grid.m, r), slow);
-        mark_slow(s, master, r, mcp_path_after_first(s->arena, s->plan, s->grid.m, r), slow);
+        mark_slow(s, master, r, &master->through[r], slow);
+        mark_slow(s, master, r, &master->paths[r], slow);
         mcp_arena_rewind(s->arena, inner);
     }
     drop(s, slow);
     mcp_arena_rewind(s->arena, mark);
 }
 
-/* What is sure of a path beyond mcp_path_common(): of other ranks than its own. */
-static int64_t sure_rest(const struct mcp_splitter *s, const struct mcp_master *master,
-                         const struct mcp_path *path, int own)
+/* Of the paths that dwell on each rank, what is sure above the common path: the
+ * column's own part, and by where it ends that of the ranks after it. */
+struct rests {
+    int64_t *own;   /* [columns] */
+    int64_t *after; /* [p][length + 1] */
+};
+
+static int64_t least_before(const struct mcp_grid *grid, const int64_t *weights, int rank)
 {
-    const struct mcp_grid *grid = &s->grid;
     int64_t sum = 0;
-    for (int r = 0; r < grid->p; r++) {
+    for (int r = 0; r < rank; r++) {
         int64_t least = MCP_NO_WAY;
-        for (int i = grid->first[r]; r != own && i < grid->first[r + 1]; i++) {
-            int64_t rest = mcp_path_ns(grid, path, &grid->columns[i]) -
-                           mcp_path_ns(grid, &master->common, &grid->columns[i]);
-            least = rest < least ? rest : least;
-        }
-        sum += r != own ? least : 0;
+        for (int i = grid->first[r]; i < grid->first[r + 1]; i++)
+            least = weights[i] < least ? weights[i] : least;
+        sum += least;
     }
     return sum;
 }
 
-static void list_rests(struct mcp_splitter *s, struct mcp_master *master)
+static struct rests list_rests(struct mcp_splitter *s, const struct mcp_master *master)
 {
     const struct mcp_grid *grid = &s->grid;
-    master->rests_ns = MCP_ARRAY(s->arena, grid->count, int64_t);
+    size_t row = (size_t)(grid->length + 1);
+    struct rests rests = {MCP_ARRAY(s->arena, grid->count, int64_t),
+                          MCP_ARRAY(s->arena, nodes_of(grid), int64_t)};
     for (int r = 0; r < grid->p; r++) {
-        struct mcp_path path = mcp_path_after_first(s->arena, s->plan, grid->m, r);
-        int64_t others = sure_rest(s, master, &path, r);
+        struct mcp_mark mark = mcp_arena_mark(s->arena);
+        int64_t *weights = weigh(s, &master->paths[r], &master->common);
+        int64_t *behind = MCP_ARRAY(s->arena, nodes_of(grid), int64_t);
+        int64_t before = least_before(grid, weights, r);
+        mcp_grid_behind(grid, weights, behind);
         for (int i = grid->first[r]; i < grid->first[r + 1]; i++)
-            master->rests_ns[i] = others + mcp_path_ns(grid, &path, &grid->columns[i]) -
-                                  mcp_path_ns(grid, &master->common, &grid->columns[i]);
+            rests.own[i] = before + weights[i];
+        for (size_t x = 0; x < row; x++)
+            rests.after[(size_t)r * row + x] = behind[(size_t)(r + 1) * row + x];
+        mcp_arena_rewind(s->arena, mark);
+    }
+    return rests;
+}
+
+/* The least longest rest of ranks from `first` on. */
+static int64_t longest_rest(struct mcp_splitter *s, const struct rests *rests, int first)
+{
+    const struct mcp_grid *grid = &s->grid;
+    int64_t *weights = MCP_ARRAY(s->arena, grid->count, int64_t);
+    for (int i = 0; i < grid->count; i++)
+        weights[i] = grid->columns[i].rank < first ? -MCP_NO_WAY : rests->own[i];
+    return mcp_grid_bottleneck(s->arena, grid, weights, rests->after);
+}
+
+static void list_dwells(struct mcp_splitter *s, struct mcp_master *master)
+{
+    static const int firsts[MCP_MAX_DWELLS] = {0, 1, 3};
+    struct rests rests = list_rests(s, master);
+    master->num_dwells = 0;
+    for (int i = 0; i < MCP_MAX_DWELLS && firsts[i] < s->grid.p; i++) {
+        struct mcp_dwell *dwell = &master->dwells[master->num_dwells++];
+        dwell->first = firsts[i];
+        dwell->rest_ns = longest_rest(s, &rests, firsts[i]);
+        for (int end = 0; end < 2; end++)
+            for (int r = 0; r <= firsts[i]; r++) {
+                dwell->gains[end][r] = mcp_path_gain(s->arena, s->plan, r, end);
+                dwell->losses[end][r] = mcp_path_loss(s->arena, s->plan, r, end);
+            }
     }
 }
 
@@ -117,39 +161,50 @@ static int64_t *list_values(struct mcp_splitter *s, bool updates)
     return values;
 }
 
-/* The chain of the least common path among those of the least longest rest. */
+/* A chain of the least largest load, and of these of the least common path. */
 static void balance(struct mcp_splitter *s, struct mcp_master *master,
                     const struct mcp_column **chain)
 {
-    struct mcp_mark mark = mcp_arena_mark(s->arena);
-    int64_t *weights = weigh(s, &master->common), loads = 0;
-    master->least_ns = master->rest_ns;
+    int64_t *weights = weigh(s, &master->common, NULL), *loads = list_values(s, false);
+    int64_t load = mcp_grid_bottleneck(s->arena, &s->grid, loads, NULL);
     mcp_grid_chain(s->arena, &s->grid, weights, chain);
+    master->least_ns = master->dwells[0].rest_ns;
     for (int r = 0; r < s->grid.p; r++)
         master->least_ns += mcp_path_ns(&s->grid, &master->common, chain[r]);
+    if (load * s->grid.m > master->least_ns)
+        master->least_ns = load * s->grid.m;
     for (int i = 0; i < s->grid.count; i++)
-        if (master->rests_ns[i] > master->rest_ns)
+        if (loads[i] > load)
             weights[i] = MCP_NO_WAY;
     mcp_grid_chain(s->arena, &s->grid, weights, chain);
-    loads = mcp_grid_bottleneck(s->arena, &s->grid, list_values(s, false)) * s->grid.m;
-    master->least_ns = loads > master->least_ns ? loads : master->least_ns;
-    mcp_arena_rewind(s->arena, mark);
+}
+
+static void list_paths(struct mcp_splitter *s, struct mcp_master *master)
+{
+    int p = s->grid.p;
+    master->common = mcp_path_common(s->arena, s->plan);
+    master->through = MCP_ARRAY(s->arena, p, struct mcp_path);
+    master->paths = MCP_ARRAY(s->arena, p, struct mcp_path);
+    for (int r = 0; r < p; r++) {
+        master->through[r] = mcp_path_through(s->arena, s->plan, s->grid.m, r);
+        master->paths[r] = mcp_path_dwell(s->arena, s->plan, s->grid.m, r);
+    }
 }
 
 bool mcp_master_bound(struct mcp_splitter *s, struct mcp_master *master,
                       const struct mcp_column **chain)
 {
     struct mcp_grid *grid = &s->grid;
-    master->common = mcp_path_common(s->arena, s->plan);
-    master->update_ns = mcp_grid_bottleneck(s->arena, grid, list_values(s, true));
+    if (master->paths == NULL)
+        list_paths(s, master);
+    master->update_ns = mcp_grid_bottleneck(s->arena, grid, list_values(s, true), NULL);
     if (master->update_ns >= MCP_NO_WAY)
         return false;
     drop_slow(s, master);
-    master->update_ns = mcp_grid_bottleneck(s->arena, grid, list_values(s, true));
+    master->update_ns = mcp_grid_bottleneck(s->arena, grid, list_values(s, true), NULL);
     if (master->update_ns >= MCP_NO_WAY)
         return false;
-    list_rests(s, master);
-    master->rest_ns = mcp_grid_bottleneck(s->arena, grid, master->rests_ns);
+    list_dwells(s, master);
     balance(s, master, chain);
     return true;
 }
@@ -161,22 +216,47 @@ void mcp_master_cut(struct mcp_splitter *s, struct mcp_master *master, struct mc
     master->cuts[master->num_cuts++] = path;
 }
 
+static int64_t sum_of(const struct mcp_splitter *s, const struct mcp_path *path,
+                      const struct mcp_column *const *chain)
+{
+    int64_t sum = 0;
+    for (int r = 0; r < s->grid.p; r++)
+        sum += mcp_path_ns(&s->grid, path, chain[r]);
+    return sum;
+}
+
+/* Beyond the common path. */
+static int64_t dwell_ns(const struct mcp_splitter *s, const struct mcp_master *master,
+                        const struct mcp_dwell *dwell, const struct mcp_column *const *chain)
+{
+    int64_t rest = dwell->rest_ns, more[2] = {0, 0};
+    int64_t common = sum_of(s, &master->common, chain);
+    for (int r = dwell->first; r < s->grid.p; r++) {
+        int64_t own = sum_of(s, &master->paths[r], chain) - common;
+        rest = own > rest ? own : rest;
+    }
+    for (int end = 0; end < 2; end++)
+        for (int r = 0; r <= dwell->first; r++) {
+            int64_t gain =
+                sum_of(s, &dwell->gains[end][r], chain) - sum_of(s, &dwell->losses[end][r], chain);
+            more[end] = gain > more[end] ? gain : more[end];
+        }
+    return rest + more[0] + more[1];
+}
+
 int64_t mcp_master_ns(const struct mcp_splitter *s, const struct mcp_master *master,
                       const struct mcp_column *const *chain)
 {
-    int64_t update = master->update_ns, rest = master->rest_ns, longest = 0;
-    for (int r = 0; r < s->grid.p; r++) {
-        int64_t own = master->rests_ns[chain[r] - s->grid.columns];
+    int64_t update = master->update_ns, longest = master->least_ns;
+    int64_t common = sum_of(s, &master->common, chain);
+    for (int r = 0; r < s->grid.p; r++)
         update = chain[r]->update_ns > update ? chain[r]->update_ns : update;
-        rest = own > rest ? own : rest;
-        longest += mcp_path_ns(&s->grid, &master->common, chain[r]);
+    for (int i = 0; i < master->num_dwells; i++) {
+        int64_t sum = common + dwell_ns(s, master, &master->dwells[i], chain);
+        longest = sum > longest ? sum : longest;
     }
-    longest += rest;
-    longest = longest > master->least_ns ? longest : master->least_ns;
     for (size_t i = 0; i < master->num_cuts; i++) {
-        int64_t sum = 0;
-        for (int r = 0; r < s->grid.p; r++)
-            sum += mcp_path_ns(&s->grid, &master->cuts[i], chain[r]);
+        int64_t sum = sum_of(s, &master->cuts[i], chain);
         longest = sum > longest ? sum : longest;
     }
     return s->fixed_ns + update + longest;

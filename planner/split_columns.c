@@ -41,9 +41,9 @@ struct mcp_filler {
     int *classes; /* [p] 0 .. num_classes - 1 */
     int num_classes;
     struct mcp_layer_times times;
-    int64_t *forward_ns, *backward_ns; /* [layers + 1] of the layers before */
-    struct range **ranges;             /* [layers + 1] by size */
-    int *nearest, *farthest;           /* [p + 1] positions worth a look */
+    int64_t *layers_ns;      /* [layers + 1] of the layers before, without recompute */
+    struct range **ranges;   /* [layers + 1] by size */
+    int *nearest, *farthest; /* [p + 1] positions worth a look */
 };
 
 enum { MAX_CHOICES = 5000 };
@@ -56,12 +56,9 @@ struct mcp_filler *mcp_filler_new(struct mcp_splitter *s)
     f->alike = mcp_layers_alike(model);
     f->classes = mcp_stage_classes(s, &f->num_classes);
     mcp_layer_times(s, &f->times);
-    f->forward_ns = MCP_ARRAY(s->arena, layers + 1, int64_t);
-    f->backward_ns = MCP_ARRAY(s->arena, layers + 1, int64_t);
-    for (int i = 0; i < layers; i++) {
-        f->forward_ns[i + 1] = f->forward_ns[i] + f->times.forward_ns[model->layer_kind[i]];
-        f->backward_ns[i + 1] = f->backward_ns[i] + f->times.backward_ns[model->layer_kind[i]];
-    }
+    f->layers_ns = MCP_ARRAY(s->arena, layers + 1, int64_t);
+    for (int i = 0; i < layers; i++)
+        f->layers_ns[i + 1] = f->layers_ns[i] + f->times.layer_ns[model->layer_kind[i]];
     f->ranges = MCP_ARRAY(s->arena, layers + 1, struct range *);
     f->nearest = MCP_ARRAY(s->arena, p + 1, int);
     f->farthest = MCP_ARRAY(s->arena, p + 1, int);
@@ -70,38 +67,46 @@ struct mcp_filler *mcp_filler_new(struct mcp_splitter *s)
 
 /* --- bounds without recompute --- */
 
-/* A step whose rank r holds layers [from, to) and `extra_ns` of recompute takes no
- * less: by the paths of mcp_path_through() and mcp_path_after_first(). */
-static int64_t least_ns(const struct mcp_splitter *s, const struct mcp_filler *f, int r, int from,
-                        int to, int64_t extra_ns)
+/* Rank r holds layers [from, to) and recomputes; of that, the last layer's may pass
+ * while it waits. */
+struct place {
+    int rank, from, to;
+    int64_t below_ns, last_ns;
+};
+
+/* The step takes no less: by the paths of mcp_path_through() and mcp_path_dwell(). */
+static int64_t least_ns(const struct mcp_splitter *s, const struct mcp_filler *f,
+                        const struct place *place)
 {
+    const struct mcp_layer_times *times = &f->times;
     int p = s->plan->pipeline_parallel, layers = s->question->model->num_layers;
-    int64_t m = s->grid.m;
-    int64_t forward = f->forward_ns[to] - f->forward_ns[from];
-    int64_t backward = f->backward_ns[to] - f->backward_ns[from] + extra_ns;
-    int64_t before = f->forward_ns[from] + f->backward_ns[from];
-    int64_t all = f->forward_ns[layers] + f->backward_ns[layers];
-    for (int end = 0; end < 2; end++) {
-        all += f->times.base_forward_ns[end] + f->times.base_backward_ns[end];
-        if (r == (end == 0 ? 0 : p - 1)) {
-            forward += f->times.base_forward_ns[end];
-            backward += f->times.base_backward_ns[end];
-        }
-    }
-    if (r > 0)
-        before += f->times.base_forward_ns[0] + f->times.base_backward_ns[0];
-    int64_t late = m - p + r; /* forwards after the first backward */
+    int r = place->rank, from = place->from, to = place->to;
+    int64_t own = f->layers_ns[to] - f->layers_ns[from] + place->below_ns, m = s->grid.m;
+    int64_t before = r > 0 ? f->layers_ns[from] + times->base_ns[0] : 0;
+    int64_t after = r < p - 1 ? f->layers_ns[layers] - f->layers_ns[to] + times->base_ns[1] : 0;
+    own += (r == 0 ? times->base_ns[0] : 0) + (r == p - 1 ? times->base_ns[1] : 0);
+    int64_t through = before + m * (own + place->last_ns), dwell = through;
     if (s->plan->schedule == MCP_GPIPE)
-        late = m - 1;
-    int64_t through = before + m * (forward + backward);
-    int64_t after = all + (m - 1) * backward + (late > 0 ? late * forward : 0);
-    return s->fixed_ns + (through > after ? through : after);
+        dwell = before + after + m * own + (m - 1) * place->last_ns;
+    else if (m > p - r)
+        dwell = before + 2 * after + (m - p + r + 1) * own + (m - p + r - 1) * place->last_ns;
+    return s->fixed_ns + (through > dwell ? through : dwell);
 }
 
-static bool can_win(const struct mcp_splitter *s, const struct mcp_filler *f, int r, int from,
-                    int to, int64_t extra_ns)
+/* Layers that are alike may be anywhere in the window. */
+static bool can_win(const struct mcp_splitter *s, const struct mcp_filler *f,
+                    const struct place *place)
 {
-    return least_ns(s, f, r, from, to, extra_ns) < s->cutoff_ns;
+    struct place moved = *place;
+    int size = place->to - place->from, last = f->alike ? f->farthest[place->rank] : place->from;
+    if (last > s->question->model->num_layers - size)
+        last = s->question->model->num_layers - size;
+    for (; moved.from <= last; moved.from++) {
+        moved.to = moved.from + size;
+        if (least_ns(s, f, &moved) < s->cutoff_ns)
+            return true;
+    }
+    return false;
 }
 
 static int least_layers(const struct mcp_splitter *s, int r)
@@ -116,17 +121,23 @@ static void find_window(struct mcp_splitter *s, struct mcp_filler *f)
     int p = s->plan->pipeline_parallel, layers = s->question->model->num_layers;
     f->nearest[0] = f->farthest[0] = 0;
     for (int r = 0; r < p; r++) {
-        int to = f->farthest[r] + least_layers(s, r);
-        while (to < layers && can_win(s, f, r, f->farthest[r], to + 1, 0))
-            to++;
-        f->farthest[r + 1] = to < layers ? to : layers;
+        struct place place = {r, f->farthest[r], f->farthest[r] + least_layers(s, r), 0, 0};
+        for (; place.to < layers; place.to++) {
+            const struct place more = {r, place.from, place.to + 1, 0, 0};
+            if (least_ns(s, f, &more) >= s->cutoff_ns)
+                break;
+        }
+        f->farthest[r + 1] = place.to < layers ? place.to : layers;
     }
     f->nearest[p] = layers;
     for (int r = p - 1; r > 0; r--) {
-        int from = f->nearest[r + 1] - least_layers(s, r);
-        while (from > 0 && can_win(s, f, r, from - 1, f->nearest[r + 1], 0))
-            from--;
-        f->nearest[r] = from > 0 ? from : 0;
+        struct place place = {r, f->nearest[r + 1] - least_layers(s, r), f->nearest[r + 1], 0, 0};
+        for (; place.from > 0; place.from--) {
+            const struct place more = {r, place.from - 1, place.to, 0, 0};
+            if (least_ns(s, f, &more) >= s->cutoff_ns)
+                break;
+        }
+        f->nearest[r] = place.from > 0 ? place.from : 0;
     }
     for (int r = 0; r < p; r++)
         s->grid.cut |= f->nearest[r] > 0 || f->farthest[r + 1] < layers;
@@ -349,7 +360,8 @@ static bool add_cheapest(struct mcp_splitter *s, struct mcp_filler *f, int r, in
     int64_t room = range->num_choices > 0 ? room_for_kept(s, f, r, range, last) - top_bytes : 0;
     for (int i = 0; i < range->num_choices; i++) {
         const struct choice *choice = &range->choices[i];
-        if (!can_win(s, f, r, from, from + range->size, choice->extra_ns + top_ns)) {
+        const struct place place = {r, from, from + range->size, choice->extra_ns, top_ns};
+        if (!can_win(s, f, &place)) {
             s->grid.cut = true;
             return false;
         }

@@ -63,7 +63,7 @@ void mcp_grid_behind(const struct mcp_grid *grid, const int64_t *weights, int64_
 }
 
 int64_t mcp_grid_bottleneck(struct mcp_arena *arena, const struct mcp_grid *grid,
-                            const int64_t *weights)
+                            const int64_t *weights, const int64_t *after)
 {
     struct mcp_mark mark = mcp_arena_mark(arena);
     int64_t *least = MCP_ARRAY(arena, nodes_of(grid), int64_t);
@@ -73,8 +73,11 @@ int64_t mcp_grid_bottleneck(struct mcp_arena *arena, const struct mcp_grid *grid
         const struct mcp_column *column = &grid->columns[i];
         const int64_t *here = row_of(grid, least, column->rank);
         int64_t *next = row_of(grid, least, column->rank + 1) + column->size;
-        for (int x = column->from; x <= last_place(grid, column); x++)
-            lower(&next[x], here[x] > weights[i] ? here[x] : weights[i]);
+        size_t end = (size_t)column->rank * (size_t)(grid->length + 1) + (size_t)column->size;
+        for (int x = column->from; x <= last_place(grid, column); x++) {
+            int64_t weight = weights[i] + (after ? after[end + (size_t)x] : 0);
+            lower(&next[x], here[x] > weight ? here[x] : weight);
+        }
     }
     int64_t bottleneck = least[nodes_of(grid) - 1];
     mcp_arena_rewind(arena, mark);

@@ -21,7 +21,7 @@ struct builder {
     const struct mcp_master *master;
     struct mcp_ilp *ilp;
     double unit_ns;
-    int pipeline, update; /* columns after those of the grid */
+    int pipeline, update, rests; /* columns after those of the grid; the last [p] */
 };
 
 static void add_variables(struct builder *b)
@@ -31,7 +31,8 @@ static void add_variables(struct builder *b)
     if (b->s->cutoff_ns < MCP_NO_WAY)
         room = (double)(b->s->cutoff_ns - b->s->fixed_ns - b->master->update_ns -
                         b->master->least_ns) /
-               b->unit_ns;
+                   b->unit_ns +
+               1; /* what is close is for exact prices to tell */
     for (int i = 0; i < grid->count; i++)
         mcp_ilp_column(b->ilp, 0, 1, 0, true);
     b->pipeline = mcp_ilp_column(b->ilp, 0, room, 1, false);
@@ -99,57 +100,80 @@ static int add_path_row(struct builder *b, const struct mcp_path *path, int64_t 
     return row;
 }
 
-/* `longest` is no less than that of any rank from `first` on. */
-static void add_longest_rows(struct builder *b, int longest, int first, bool updates)
+/* `longest` is no less than what any rank's column has above `least_ns`. */
+static void add_longest_rows(struct builder *b, int longest, int64_t least_ns,
+                             const int64_t *values)
 {
     const struct mcp_grid *grid = &b->s->grid;
-    const struct mcp_master *master = b->master;
-    for (int r = first; r < grid->p; r++) {
-        int row = -1;
-        for (int i = grid->first[r]; i < grid->first[r + 1]; i++) {
-            int64_t above = updates ? grid->columns[i].update_ns - master->update_ns
-                                    : master->rests_ns[i] - master->rest_ns;
-            if (above <= 0)
-                continue;
-            if (row < 0) {
-                row = mcp_ilp_row(b->ilp, 0, INFINITY);
-                mcp_ilp_set(b->ilp, row, longest, 1);
-            }
-            mcp_ilp_set(b->ilp, row, i, -(double)above / b->unit_ns);
-        }
+    for (int r = 0; r < grid->p; r++) {
+        int row = mcp_ilp_row(b->ilp, 0, INFINITY);
+        mcp_ilp_set(b->ilp, row, longest, 1);
+        for (int i = grid->first[r]; i < grid->first[r + 1]; i++)
+            if (values[i] > least_ns)
+                mcp_ilp_set(b->ilp, row, i, -(double)(values[i] - least_ns) / b->unit_ns);
     }
 }
 
-/* `more` is no less than what a path gains by beginning, or ending, on ranks up to
- * `last`. */
-static void add_edge_rows(struct builder *b, int more, int last, bool end)
+/* `more` is no less than what a path gains by beginning, or ending, on a later rank. */
+static void add_edge_row(struct builder *b, int more, const struct mcp_path *gain,
+                         const struct mcp_path *loss)
 {
     const struct mcp_grid *grid = &b->s->grid;
-    for (int r = 1; r <= last; r++) {
-        int row = mcp_ilp_row(b->ilp, 0, INFINITY);
-        struct mcp_path gain = mcp_path_gain(b->s->arena, b->s->plan, r, end);
-        struct mcp_path loss = mcp_path_loss(b->s->arena, b->s->plan, r, end);
-        mcp_ilp_set(b->ilp, row, more, 1);
-        for (int i = 0; i < grid->first[r + 1]; i++) {
-            int64_t part = mcp_path_ns(grid, &gain, &grid->columns[i]) -
-                           mcp_path_ns(grid, &loss, &grid->columns[i]);
+    int row = mcp_ilp_row(b->ilp, 0, INFINITY);
+    mcp_ilp_set(b->ilp, row, more, 1);
+    for (int i = 0; i < grid->count; i++) {
+        int64_t part =
+            mcp_path_ns(grid, gain, &grid->columns[i]) - mcp_path_ns(grid, loss, &grid->columns[i]);
+        mcp_ilp_set(b->ilp, row, i, -(double)part / b->unit_ns);
+    }
+}
+
+/* Columns, one a rank: what the path that dwells there has above the common path and
+ * the first of these. */
+static void add_rests(struct builder *b)
+{
+    const struct mcp_grid *grid = &b->s->grid;
+    const struct mcp_master *master = b->master;
+    int64_t least = master->dwells[0].rest_ns;
+    for (int r = 0; r < grid->p; r++) {
+        int rest = mcp_ilp_column(b->ilp, -INFINITY, INFINITY, 0, false);
+        int row = mcp_ilp_row(b->ilp, -(double)least / b->unit_ns, INFINITY);
+        b->rests = r == 0 ? rest : b->rests;
+        mcp_ilp_set(b->ilp, row, rest, 1);
+        for (int i = 0; i < grid->count; i++) {
+            int64_t part = mcp_path_ns(grid, &master->paths[r], &grid->columns[i]) -
+                           mcp_path_ns(grid, &master->common, &grid->columns[i]);
             mcp_ilp_set(b->ilp, row, i, -(double)part / b->unit_ns);
         }
     }
 }
 
-/* Paths that dwell on ranks from `first` on, and begin and end on ranks up to it. */
-static void add_rest_rows(struct builder *b, int first)
+static void add_dwell_rows(struct builder *b, const struct mcp_dwell *dwell)
 {
-    int row = add_path_row(b, &b->master->common, b->master->rest_ns);
-    int rest = mcp_ilp_column(b->ilp, first == 0 ? 0 : -INFINITY, INFINITY, 0, false);
+    int row = add_path_row(b, &b->master->common, dwell->rest_ns);
+    int rest = mcp_ilp_column(b->ilp, 0, INFINITY, 0, false);
+    double shift = (double)(b->master->dwells[0].rest_ns - dwell->rest_ns) / b->unit_ns;
     mcp_ilp_set(b->ilp, row, rest, -1);
-    add_longest_rows(b, rest, first, false);
-    for (int end = 0; end < 2 && first > 0; end++) {
+    for (int r = dwell->first; r < b->s->grid.p; r++) {
+        int longest = mcp_ilp_row(b->ilp, shift, INFINITY);
+        mcp_ilp_set(b->ilp, longest, rest, 1);
+        mcp_ilp_set(b->ilp, longest, b->rests + r, -1);
+    }
+    for (int end = 0; end < 2 && dwell->first > 0; end++) {
         int more = mcp_ilp_column(b->ilp, 0, INFINITY, 0, false);
         mcp_ilp_set(b->ilp, row, more, -1);
-        add_edge_rows(b, more, first, end);
+        for (int r = 1; r <= dwell->first; r++)
+            add_edge_row(b, more, &dwell->gains[end][r], &dwell->losses[end][r]);
     }
+}
+
+static void add_update_rows(struct builder *b)
+{
+    const struct mcp_grid *grid = &b->s->grid;
+    int64_t *updates = MCP_ARRAY(b->s->arena, grid->count, int64_t);
+    for (int i = 0; i < grid->count; i++)
+        updates[i] = grid->columns[i].update_ns;
+    add_longest_rows(b, b->update, b->master->update_ns, updates);
 }
 
 static void add_recompute_row(struct builder *b)
@@ -185,11 +209,12 @@ void mcp_master_solve(struct mcp_splitter *s, const struct mcp_master *master,
         add_size_rows(&b);
     else
         add_chain_rows(&b);
-    for (int first = 0; first < s->grid.p && first < 4; first = 2 * first + 1)
-        add_rest_rows(&b, first);
+    add_rests(&b);
+    for (int i = 0; i < master->num_dwells; i++)
+        add_dwell_rows(&b, &master->dwells[i]);
     for (size_t i = 0; i < master->num_cuts; i++)
         add_path_row(&b, &master->cuts[i], 0);
-    add_longest_rows(&b, b.update, 0, true);
+    add_update_rows(&b);
     add_recompute_row(&b);
     mcp_ilp_solve(b.ilp, MAX_NODES, &result);
     *out = (struct mcp_master_result){.nodes = result.nodes, .bound_ns = s->cutoff_ns};

@@ -57,10 +57,10 @@ void mcp_fill_chunk_columns(struct mcp_splitter *s, struct mcp_chunk_filler *fil
  * cost without any. Sums are exact times of compute, and no more than what is kept.
  * Where one stage holds all, its layers' times are in the base. */
 struct mcp_layer_times {
-    int64_t forward_ns[MCP_MAX_LAYER_KINDS], backward_ns[MCP_MAX_LAYER_KINDS];
+    int64_t layer_ns[MCP_MAX_LAYER_KINDS];
     int64_t extra_ns[MCP_MAX_LAYER_KINDS][MCP_NUM_RECOMPUTES];
     int64_t kept_bytes[MCP_MAX_LAYER_KINDS][MCP_NUM_RECOMPUTES];
-    int64_t base_forward_ns[2], base_backward_ns[2]; /* of the first stage, of the last */
+    int64_t base_ns[2]; /* of the first stage, of the last */
     int64_t base_kept_bytes;
 };
 void mcp_layer_times(struct mcp_splitter *s, struct mcp_layer_times *out);
@@ -89,11 +89,11 @@ struct mcp_path {
 /* To rank r, all its slots, and back to rank 0. */
 struct mcp_path mcp_path_through(struct mcp_arena *arena, const struct mcp_plan *plan, int m,
                                  int r);
-/* The first microbatch through all ranks and back to rank r, all that is left there,
- * and back to rank 0. */
-struct mcp_path mcp_path_after_first(struct mcp_arena *arena, const struct mcp_plan *plan, int m,
-                                     int r);
-/* What all of these have in common. */
+/* The first microbatch through all ranks and back to rank r, and its slots from there.
+ * With one chunk a rank, until the last forward; then that microbatch through all
+ * ranks. Back to rank 0. */
+struct mcp_path mcp_path_dwell(struct mcp_arena *arena, const struct mcp_plan *plan, int m, int r);
+/* Part of all of these: every virtual stage once, forward; with one chunk backward too. */
 struct mcp_path mcp_path_common(struct mcp_arena *arena, const struct mcp_plan *plan);
 /* They may as well begin on rank r, unless they dwell on a rank before it: what they
  * gain (its head), and lose (forwards before it). The same for their end. */
@@ -116,24 +116,31 @@ int64_t mcp_path_ns(const struct mcp_grid *grid, const struct mcp_path *path,
  * weights[columns], MCP_NO_WAY: not that column. */
 void mcp_grid_ahead(const struct mcp_grid *grid, const int64_t *weights, int64_t *ahead);
 void mcp_grid_behind(const struct mcp_grid *grid, const int64_t *weights, int64_t *behind);
-/* The least largest weight. */
+/* The least largest weight. `after`, NULL or as `behind`: what weighs on a column too,
+ * by its rank and where it ends. */
 int64_t mcp_grid_bottleneck(struct mcp_arena *arena, const struct mcp_grid *grid,
-                            const int64_t *weights);
+                            const int64_t *weights, const int64_t *after);
 /* The chain of least weight; false when there is none. */
 bool mcp_grid_chain(struct mcp_arena *arena, const struct mcp_grid *grid, const int64_t *weights,
                     const struct mcp_column **chain);
 
 /* --- bounds and the integer programme: split_bound.c, split_ilp.c --- */
 
-/* What is known of all splits that may be faster than the cutoff. Each is bounded by
- * mcp_path_after_first() of each rank: the common path, and a rest that this rank's
- * column decides. */
+/* Paths that dwell on rank `first` or a later one may begin and end on ranks up to it. */
+struct mcp_dwell {
+    int first;
+    int64_t rest_ns; /* above the common path: as much for the longest of them */
+    struct mcp_path gains[2][4], losses[2][4]; /* by begin and end, rank 0 .. first */
+};
+#define MCP_MAX_DWELLS 3 /* first 0, 1, 3 */
+
+/* What is known of all splits that may be faster than the cutoff. */
 struct mcp_master {
-    int64_t update_ns; /* the longest update takes as long */
-    int64_t rest_ns;   /* and so does the longest rest */
-    int64_t *rests_ns; /* [columns] */
-    int64_t least_ns;  /* the pipeline takes as long */
-    struct mcp_path common;
+    int64_t update_ns;                        /* the longest update takes as long */
+    int64_t least_ns;                         /* the pipeline takes as long */
+    struct mcp_path common, *through, *paths; /* [p] mcp_path_through(), mcp_path_dwell() */
+    struct mcp_dwell dwells[MCP_MAX_DWELLS];
+    int num_dwells;
     struct mcp_path *cuts;
     size_t num_cuts, room;
 };

@@ -38,36 +38,45 @@ struct mcp_path mcp_path_through(struct mcp_arena *arena, const struct mcp_plan 
     return path;
 }
 
-/* Slots of rank r from its first backward on. */
-static void add_rest(struct mcp_arena *arena, const struct mcp_plan *plan, int m, int r,
-                     struct mcp_path *path)
+/* Of rank r, its slots after the first backward and up to the last forward; or, where
+ * no forward follows the first backward, all after that. */
+static bool add_dwelling(struct mcp_arena *arena, const struct mcp_plan *plan, int m, int r,
+                         struct mcp_path *path)
 {
     int p = plan->pipeline_parallel, v = plan->virtual_stages;
-    int length = mcp_schedule_length(v, m);
+    int length = mcp_schedule_length(v, m), first = 0, last = length - 1;
     struct mcp_mark mark = mcp_arena_mark(arena);
     struct mcp_action *actions = MCP_ARRAY(arena, length, struct mcp_action);
     mcp_schedule_actions(plan->schedule, p, v, m, r, actions);
-    for (int i = mcp_schedule_warm_up(plan->schedule, p, v, m, r); i < length; i++)
-        if (path->slots[BACKWARD][(v - 1) * p + r] > 0 || actions[i].backward)
-            step_on(path, actions[i].backward, actions[i].chunk * p + r, false);
+    while (!actions[first].backward)
+        first++;
+    while (actions[last].backward)
+        last--;
+    bool again = v == 1 && last > first; /* with more chunks the way back is too long */
+    for (int i = first + 1; i <= (again ? last : length - 1); i++)
+        step_on(path, actions[i].backward, actions[i].chunk * p + r, false);
     mcp_arena_rewind(arena, mark);
+    return again;
 }
 
-struct mcp_path mcp_path_after_first(struct mcp_arena *arena, const struct mcp_plan *plan, int m,
-                                     int r)
+struct mcp_path mcp_path_dwell(struct mcp_arena *arena, const struct mcp_plan *plan, int m, int r)
 {
     struct mcp_path path = new_path(arena, plan);
     int p = plan->pipeline_parallel, v = plan->virtual_stages, stages = p * v;
+    int own = (v - 1) * p + r;
     for (int k = 0; k < stages; k++)
         step_on(&path, FORWARD, k, k > 0);
-    for (int k = stages - 1; k > (v - 1) * p + r; k--)
+    for (int k = stages - 1; k >= own; k--)
         step_on(&path, BACKWARD, k, k < stages - 1);
     if (plan->schedule == MCP_GPIPE) { /* all forwards come first */
         path.slots[FORWARD][r] = path.slots[BACKWARD][r] = m;
-    } else {
-        add_rest(arena, plan, m, r, &path);
+    } else if (add_dwelling(arena, plan, m, r, &path)) {
+        for (int k = own + 1; k < stages; k++)
+            step_on(&path, FORWARD, k, true);
+        for (int k = stages - 1; k >= 0; k--)
+            step_on(&path, BACKWARD, k, k < stages - 1);
+        return path;
     }
-    path.waits[BACKWARD][(v - 1) * p + r] += r < p - 1;
     for (int i = r - 1; i >= 0; i--)
         step_on(&path, BACKWARD, i, true);
     return path;

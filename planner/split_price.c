@@ -43,8 +43,7 @@ static void price_alone(struct mcp_splitter *s, struct mcp_layer_times *out)
     const struct mcp_model *model = s->question->model;
     int layers = model->num_layers;
     struct mcp_stage whole = price_first(s, layers, 0, MCP_RECOMPUTE_NONE);
-    out->base_forward_ns[0] = whole.forward_ns;
-    out->base_backward_ns[0] = whole.backward_ns;
+    out->base_ns[0] = whole.forward_ns + whole.backward_ns;
     /* MTP modules would keep less after a last layer that recomputes */
     out->base_kept_bytes = model->num_mtp_layers > 0 ? 0 : whole.memory.kept_bytes;
     for (int i = 0; i < layers; i++) {
@@ -71,8 +70,8 @@ void mcp_layer_times(struct mcp_splitter *s, struct mcp_layer_times *out)
         seen[kind] = true;
         struct mcp_stage with = price_first(s, i + 1, i, MCP_RECOMPUTE_NONE);
         struct mcp_stage without = price_first(s, i, 0, MCP_RECOMPUTE_NONE);
-        out->forward_ns[kind] = with.forward_ns - without.forward_ns;
-        out->backward_ns[kind] = with.backward_ns - without.backward_ns;
+        out->layer_ns[kind] =
+            with.forward_ns + with.backward_ns - without.forward_ns - without.backward_ns;
         out->kept_bytes[kind][MCP_RECOMPUTE_NONE] =
             with.memory.kept_bytes - without.memory.kept_bytes;
         price_extra(s, i + 1, i, out->extra_ns[kind], out->kept_bytes[kind]);
@@ -81,8 +80,7 @@ void mcp_layer_times(struct mcp_splitter *s, struct mcp_layer_times *out)
         const struct mcp_chunk empty = {end == 0 ? 0 : model->num_layers, 0, 0, NULL};
         struct mcp_stage stage;
         mcp_stage_price(s->pricer, s->plan, end == 0 ? 0 : stages - 1, &empty, &stage);
-        out->base_forward_ns[end] = stage.forward_ns;
-        out->base_backward_ns[end] = stage.backward_ns;
+        out->base_ns[end] = stage.forward_ns + stage.backward_ns;
     }
 }
 
