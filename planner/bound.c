@@ -289,44 +289,35 @@ static double after_ns(const struct mcp_floor *floor)
     return floor->fixed_ns + fmax(largest, total / floor->p);
 }
 
-struct line {
-    double base, slope;
-};
-
-/* T >= base + slope x nanoseconds of any layers on stage s. */
-static struct line fluid_line(const struct mcp_floor *floor, int s)
-{
-    struct line line = {0, INFINITY};
-    const struct mcp_layer_floor ends = ends_of(floor, s);
-    for (int i = 0; i < floor->num_kinds; i++) {
-        struct view view = view_of(floor, i);
-        struct cap cap = {0};
-        view.kind = &floor->least[i];
-        if (floor->v == 1 && floor->schedule == MCP_1F1B)
-            line_after_first(&view, s, &ends, &cap);
-        else
-            line_of_rank(&view, s, &ends, &cap);
-        line.base = cap.base[0];
-        line.slope = fmin(line.slope, cap.slope[0] / pair(view.kind));
-    }
-    return line;
-}
-
 /* All kinds together, layers cut as finely as one likes; 0 where GPUs differ. */
 static double fluid_ns(const struct mcp_floor *floor)
 {
     double inverse = 0, sum = 0, largest = 0, work = 0;
+    struct view views[MCP_MAX_LAYER_KINDS];
     if (floor->num_pools > 1)
         return 0;
-    for (int i = 0; i < floor->num_kinds; i++)
-        work += floor->least[i].num_layers * pair(&floor->least[i]);
+    for (int i = 0; i < floor->num_kinds; i++) {
+        views[i] = view_of(floor, i);
+        views[i].kind = &floor->least[i];
+        work += views[i].kind->num_layers * pair(views[i].kind);
+    }
     for (int s = 0; s < floor->p; s++) {
-        struct line line = fluid_line(floor, s);
-        largest = fmax(largest, line.base);
-        if (line.slope <= 0)
+        double base = 0, slope = INFINITY; /* T >= base + slope x time of layers on s */
+        const struct mcp_layer_floor ends = ends_of(floor, s);
+        for (int i = 0; i < floor->num_kinds; i++) {
+            struct cap cap = {0};
+            if (floor->v == 1 && floor->schedule == MCP_1F1B)
+                line_after_first(&views[i], s, &ends, &cap);
+            else
+                line_of_rank(&views[i], s, &ends, &cap);
+            base = cap.base[0];
+            slope = fmin(slope, cap.slope[0] / pair(views[i].kind));
+        }
+        largest = fmax(largest, base);
+        if (slope <= 0)
             return largest;
-        inverse += 1 / line.slope;
-        sum += line.base / line.slope;
+        inverse += 1 / slope;
+        sum += base / slope;
     }
     return fmax(largest, (work + sum) / inverse);
 }
@@ -365,6 +356,11 @@ static double least_time(const struct caps *caps, double low)
             low = middle;
     }
     return low;
+}
+
+double mcp_floor_fluid_ns(const struct mcp_floor *floor)
+{
+    return (fluid_ns(floor) + after_ns(floor)) * (1 - rounding);
 }
 
 int64_t mcp_floor_ns(const struct mcp_floor *floor)

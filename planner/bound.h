@@ -71,6 +71,8 @@ void mcp_floor_limit(struct mcp_floor *floor, const struct mcp_question *questio
 
 /* Can any split take `time_ns`, as far as the floor tells? */
 bool mcp_floor_reaches(const struct mcp_floor *floor, double time_ns);
+/* A quick one of the same: layers cut as finely as one likes, memory without limit. */
+double mcp_floor_fluid_ns(const struct mcp_floor *floor);
 /* The least time that cannot be ruled out; INT64_MAX: memory rules out all. */
 int64_t mcp_floor_ns(const struct mcp_floor *floor);
 /* NULL when some split may fit, else what alone is too much: "weights", "gradients",

@@ -67,24 +67,43 @@ static void compare_recompute(const struct mcp_stage *base, const struct mcp_sta
         fmin(out->working_bytes, (double)(other->memory.backward_bytes - other->memory.kept_bytes));
 }
 
+/* The fastest recompute that is allowed: none, or of the others the one that is. */
+static enum mcp_recompute fastest(const struct loader *l, int rank, int layer)
+{
+    int best = MCP_RECOMPUTE_NONE;
+    int64_t least = INT64_MAX;
+    for (int r = 0; !l->recompute[MCP_RECOMPUTE_NONE] && r < MCP_NUM_RECOMPUTES; r++) {
+        struct mcp_stage stage;
+        if (!l->recompute[r])
+            continue;
+        price_one_layer(l, rank, layer, (enum mcp_recompute)r, &stage);
+        if (stage.forward_ns + stage.backward_ns < least) {
+            least = stage.forward_ns + stage.backward_ns;
+            best = r;
+        }
+    }
+    return (enum mcp_recompute)best;
+}
+
 static void load_kind(const struct loader *l, int rank, int kind, struct mcp_layer_floor *out)
 {
     struct mcp_stage base, other;
     const struct mcp_model *model = l->question->model;
-    int layer = 0, first = 0;
+    int layer = 0;
     while (model->layer_kind[layer] != kind)
         layer++;
-    while (!l->recompute[first])
-        first++;
-    price_one_layer(l, rank, layer, (enum mcp_recompute)first, &base);
+    enum mcp_recompute first = fastest(l, rank, layer);
+    price_one_layer(l, rank, layer, first, &base);
     take_stage(l, &base, out);
     out->num_layers = mcp_model_layers_of_kind(model, kind);
     out->ns_per_byte = INFINITY;
-    for (int r = first + 1; l->detail == MCP_FLOOR_ALL && r < MCP_NUM_RECOMPUTES; r++) {
-        if (!l->recompute[r])
+    for (int r = 0; r < MCP_NUM_RECOMPUTES; r++) {
+        bool other_one = l->recompute[r] && r != (int)first;
+        if (!other_one || (l->detail != MCP_FLOOR_ALL && first == MCP_RECOMPUTE_NONE))
             continue;
         price_one_layer(l, rank, layer, (enum mcp_recompute)r, &other);
         compare_recompute(&base, &other, out);
+        out->lead_ns = fmax(out->lead_ns, first == MCP_RECOMPUTE_NONE ? 0 : (double)other.lead_ns);
     }
 }
 

@@ -6,7 +6,8 @@
 #include <criterion/new/assert.h>
 #include <string.h>
 
-static const struct mcp_search_options options = {MCP_OBJECTIVE_TIME, 1, false, false, 2};
+static const struct mcp_search_options options = {
+    .objective = MCP_OBJECTIVE_TIME, .top = 1, .num_threads = 2};
 
 static struct mcp_answer ask(struct loaded *l, const struct mcp_plan_space *space)
 {

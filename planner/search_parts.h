@@ -1,0 +1,105 @@
+/* planner/search_parts.h: the state of a search. Private to planner/search*.c.
+ *
+ * A tuple is a candidate without its recompute; a family is tuples that differ in
+ * ZeRO, placement and rank order alone. Families are bounded loosely and sorted, then
+ * looked into from the best bound on, in waves: what a wave finds lowers the bar for
+ * the next. Waves are as long as they are whatever the number of threads, and are
+ * joined in order, so nothing in the answer depends on threads. */
+#ifndef MCP_PLANNER_SEARCH_PARTS_H
+#define MCP_PLANNER_SEARCH_PARTS_H
+
+#include "planner/bound.h"
+#include "planner/search.h"
+
+/* Plans that keep the article's rules, and those that break one of them. */
+enum mcp_class { MCP_KEEPS_ALL, MCP_BREAKS_PIPELINE, MCP_BREAKS_BATCH, MCP_NUM_CLASSES };
+
+struct mcp_family {
+    double bound_ns;
+    int layout;
+    int first; /* of its tuples, over all choices but ZeRO, placement and rank order */
+};
+
+struct mcp_families {
+    struct mcp_family *items;
+    size_t count, capacity;
+};
+
+/* A pricer and what belongs to it; layouts with equal tensor, context and expert
+ * degrees share one, and so the prices of layers. For one thread at a time. */
+struct mcp_desk {
+    struct mcp_arena *arena, *scratch; /* NULL: not used yet */
+    struct mcp_pricer *pricer;
+    struct mcp_prediction *prediction;
+};
+
+enum mcp_tuple_state {
+    MCP_TUPLE_BOUNDED, /* cannot win */
+    MCP_TUPLE_REFUTED, /* memory: no split fits */
+    MCP_TUPLE_FITS,    /* a plan was priced that fits */
+    MCP_TUPLE_OPEN     /* uniform plans do not fit, a split might */
+};
+
+struct mcp_tuple { /* looked into */
+    enum mcp_tuple_state state;
+    const char *refuted; /* what alone is too much */
+    int layout;
+    int64_t index; /* candidate of the layout with the first recompute */
+    int64_t bound_ns;
+    struct mcp_found found;       /* where it fits; without chunks where they are uniform */
+    enum mcp_recompute recompute; /* of uniform chunks */
+};
+
+struct mcp_lot { /* one layout */
+    struct mcp_layout layout;
+    struct mcp_choices choices; /* without chunks */
+    int desk;
+    int variants;       /* tuples of a family */
+    bool better_orders; /* some rank order brings a group nearer together than the first */
+    struct mcp_tuple best[MCP_NUM_CLASSES]; /* layout -1: none yet */
+};
+
+struct mcp_search {
+    struct mcp_arena *arena;
+    const struct mcp_question *question;
+    const struct mcp_plan_space *space;
+    const struct mcp_search_options *options;
+    enum mcp_objective objective;
+    bool unlimited;                     /* memory refuses nothing */
+    bool recompute[MCP_NUM_RECOMPUTES]; /* allowed */
+    bool stopped;                       /* asked to stop before all was settled */
+    int num_lots, num_desks, num_threads;
+    struct mcp_lot *lots;
+    struct mcp_desk *desks;
+    struct mcp_families families[MCP_NUM_CLASSES];
+    struct mcp_search_record record;
+};
+
+/* Below 0: `a` is better: by objective, then time and memory, then the smaller value
+ * of the first knob that differs. */
+int mcp_found_compare(enum mcp_objective objective, const struct mcp_found *a,
+                      const struct mcp_found *b);
+void mcp_record_refuse(struct mcp_search_record *record, const char *rule, int64_t count);
+
+/* search_tuples.c: lots, and families by class, legal and not dominated, ascending by
+ * bound; counts what rules refuse. */
+void mcp_search_enumerate(struct mcp_search *search);
+/* The family's plan with variant 0 <= k < lot->variants, no chunks. */
+int64_t mcp_family_index(const struct mcp_lot *lot, const struct mcp_family *family, int variant);
+
+/* search_open.c. What cannot take less than cutoff_ns is bounded. */
+struct mcp_look {
+    const struct mcp_search *search;
+    struct mcp_desk *desk;
+    const struct mcp_lot *lot;
+    int64_t cutoff_ns, cutoff_bytes; /* INT64_MAX: none */
+    int64_t priced;                  /* plans, counted here */
+};
+/* Can the family's slots alone end in time, in its order-th rank order? */
+bool mcp_family_reaches(const struct mcp_look *look, const struct mcp_family *family, int order);
+/* Looks into the variants with that order; out: [lot->variants / rank orders]. */
+void mcp_look_into(struct mcp_look *look, const struct mcp_family *family, int order,
+                   struct mcp_tuple *out);
+void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question);
+
+#endif
