@@ -3,6 +3,7 @@
 #include "cli/plan_options.h"
 #include "cli/plan_view.h"
 #include "core/units.h"
+#include "planner/choice.h"
 #include "planner/rule.h"
 #include "step/build.h"
 #include "step/dump.h"
@@ -158,6 +159,61 @@ static enum mcp_status read_requirements(struct mcp_context *ctx, const struct m
     return MCP_OK;
 }
 
+static struct mcp_choice_options choice_options(int top)
+{
+    return (struct mcp_choice_options){.top = top, .pool_frac = 0.02};
+}
+
+/* The choice where bounds alone do not say what is required. */
+static enum mcp_status choose(struct mcp_context *ctx, const struct mcp_plan_args *args,
+                              const struct mcp_plan_space *space, struct mcp_plan_view *view,
+                              struct mcp_answer *answer)
+{
+    if (args->objective.value == MCP_OBJECTIVE_MEMORY)
+        return mcp_fail(&ctx->err, MCP_USAGE,
+                        "--require can say more than bounds with --objective time and cost only");
+    if (args->method.value == MCP_METHOD_EXHAUSTIVE)
+        return mcp_fail(&ctx->err, MCP_USAGE,
+                        "--method exhaustive knows bounds alone; leave it out, or require less");
+    const struct mcp_choice_options options = choice_options(args->top);
+    mcp_choose(ctx->arena, view->question, space, view->requirements, &options, answer);
+    view->chosen = true;
+    return MCP_OK;
+}
+
+/* Which requirement, left out, leaves a plan. */
+static void drop_requirements(struct mcp_context *ctx, struct mcp_plan_view *view)
+{
+    const struct mcp_requirements *all = view->requirements;
+    const struct mcp_choice_options options = choice_options(1);
+    for (int i = 0; i < all->count && view->num_remedies < MCP_MOST_REMEDIES_SHOWN; i++) {
+        struct mcp_answer answer;
+        struct mcp_requirements rest = {0,
+                                        MCP_ARRAY(ctx->arena, all->count, struct mcp_requirement)};
+        for (int k = 0; k < all->count; k++)
+            if (k != i)
+                rest.items[rest.count++] = all->items[k];
+        struct mcp_plan_space space = view->asked;
+        if (mcp_require_bound(&rest, &space, NULL) != MCP_OK)
+            continue;
+        mcp_choose(ctx->arena, view->question, &space, &rest, &options, &answer);
+        if (answer.count > 0)
+            view->remedies[view->num_remedies++] = (struct mcp_remedy){
+                "require", mcp_format(ctx->arena, "without %s", all->items[i].text), 0,
+                answer.found[0]};
+    }
+}
+
+/* Plans fit, but none of them is what is required. */
+static void explain_required(struct mcp_context *ctx, struct mcp_plan_view *view)
+{
+    const struct mcp_search_record *record = &view->answer->record;
+    refuse(&view->refusals, mcp_rule_required,
+           mcp_format(ctx->arena, "no plan that fits %s everything that is required",
+                      record->proven_optimal ? "meets" : "was found that meets"));
+    drop_requirements(ctx, view);
+}
+
 static enum mcp_status search(struct mcp_context *ctx, const struct mcp_plan_args *args,
                               const struct mcp_plan_space *asked, struct mcp_plan_view *view)
 {
@@ -174,9 +230,18 @@ static enum mcp_status search(struct mcp_context *ctx, const struct mcp_plan_arg
     view->predicts = predicts(ctx->arena, view->question, space);
     if (view->predicts)
         space->pipeline_rule = space->batch_rule = false;
-    mcp_search(ctx->arena, view->question, space, &options, answer);
     view->answer = answer;
     view->space = space;
+    view->asked = *asked;
+    if (mcp_require_more(view->requirements)) {
+        MCP_TRY(choose(ctx, args, space, view, answer));
+        if (answer->count == 0) {
+            explain_required(ctx, view);
+            return MCP_OK;
+        }
+    } else {
+        mcp_search(ctx->arena, view->question, space, &options, answer);
+    }
     if (answer->count == 0)
         return explain(ctx, &options, view);
     view->plan = answer->found[0].plan;

@@ -67,7 +67,7 @@ static void put_search(const struct mcp_plan_view *view, struct mcp_json *object
     const struct mcp_search_record *record = &view->answer->record;
     mcp_json_set_string(object, "method", view->method);
     mcp_json_set_string(object, "objective", mcp_objective_names[view->objective]);
-    mcp_json_set_string(object, "space", "uniform_stages");
+    mcp_json_set_string(object, "space", view->chosen ? "all_splits" : "uniform_stages");
     struct mcp_json *required = mcp_json_set_array(object, "required");
     for (int i = 0; i < view->requirements->count; i++)
         mcp_json_add_string(required, view->requirements->items[i].text);

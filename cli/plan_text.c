@@ -354,6 +354,39 @@ static void write_refused(struct mcp_text *out, const struct mcp_style *style,
         mcp_table_write(table, MCP_SKIN_TERMINAL, style, out);
 }
 
+/* In how far nothing better exists, and among what. */
+static const char *proof_text(struct mcp_arena *arena, const struct mcp_plan_view *view)
+{
+    const struct mcp_search_record *record = &view->answer->record;
+    if (!record->proven_optimal)
+        return mcp_format(arena,
+                          "not proven best: a plan that was not looked at could be up to "
+                          "%.1f %% faster",
+                          100 * record->gap_frac);
+    if (view->chosen)
+        return "proven best of all that meet what is required: every cut of the layers into "
+               "stages, every recompute";
+    return "proven best over uniform stages; uneven ones are not looked at";
+}
+
+static const char *looked_text(struct mcp_arena *arena, const struct mcp_plan_view *view)
+{
+    const struct mcp_search_record *record = &view->answer->record;
+    const char *candidates = mcp_show_integer(arena, record->candidates);
+    const char *priced = mcp_show_integer(arena, record->priced);
+    const char *fitting = mcp_show_integer(arena, record->fitting);
+    const char *bounded = mcp_show_integer(arena, record->bounded);
+    if (view->chosen)
+        return mcp_format(arena,
+                          "%s candidates, each with all its splits: %s cannot win, as no split of "
+                          "them is as fast; %s were split by %s integer programmes",
+                          candidates, bounded, fitting, mcp_show_integer(arena, record->milps));
+    return mcp_format(arena,
+                      "%s candidates, all with uniform stages: %s priced in full, of which %s fit; "
+                      "%s not, as they are busy longer than the best takes",
+                      candidates, priced, fitting, bounded);
+}
+
 static void write_search(struct mcp_text *out, const struct mcp_style *style,
                          const struct mcp_plan_view *view)
 {
@@ -361,16 +394,9 @@ static void write_search(struct mcp_text *out, const struct mcp_style *style,
     const struct mcp_search_record *record = &view->answer->record;
     mcp_heading(out, style, "What was looked at");
     write_refused(out, style, record);
-    write_point(out, style,
-                mcp_format(arena,
-                           "%s candidates, all with uniform stages: %s priced in full, of "
-                           "which %s fit; %s not, as they are busy longer than the best takes",
-                           mcp_show_integer(arena, record->candidates),
-                           mcp_show_integer(arena, record->priced),
-                           mcp_show_integer(arena, record->fitting),
-                           mcp_show_integer(arena, record->bounded)));
+    write_point(out, style, looked_text(arena, view));
     if (view->answer->count > 0)
-        write_point(out, style, "proven best over uniform stages; uneven ones are not looked at");
+        write_point(out, style, proof_text(arena, view));
     write_rule_price(out, style, view, 0, "pipeline");
     write_rule_price(out, style, view, 1, "batch");
 }

@@ -136,6 +136,16 @@ ParameterizedTestParameters(plan, says)
          "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --require 'pipelin_parallel<=2'",
          2,
          {"nothing is called \"pipelin_parallel\"; did you mean pipeline_parallel?"}},
+        {"a requirement that only a price can judge",
+         "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64 --require "
+         "'peak_memory_frac<=0.5' --require 'recomputed_stages<=0'",
+         0,
+         {"recompute none", "proven best of all that meet what is required", "fits:"}},
+        {"requirements that no plan meets",
+         "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64 --require "
+         "'num_microbatches>=100' --require 'tensor_parallel in 1,8'",
+         6,
+         {"everything that is required", "without num_microbatches>=100", "required"}},
         {"requirements that leave nothing",
          "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --tensor-parallel 1..2 --require "
          "'tensor_parallel>=4'",
