@@ -22,6 +22,8 @@ const char *const mcp_require_names[MCP_NUM_REQUIRE_NAMES] = {
     [MCP_KNOB_CONTEXT_KIND] = "context_parallel_kind",
     [MCP_KNOB_SCHEDULE] = "schedule",
     [MCP_KNOB_RECOMPUTE] = "recompute",
+    [MCP_KNOB_RESHARD] = "reshard_after_forward",
+    [MCP_KNOB_RANK_ORDER] = "rank_order",
     [MCP_REQUIRE_NUM_MICROBATCHES] = "num_microbatches",
     [MCP_REQUIRE_RECOMPUTED_STAGES] = "recomputed_stages",
     [MCP_REQUIRE_RECOMPUTED_LAYERS] = "recomputed_layers",
@@ -52,7 +54,10 @@ static struct word words_of(enum mcp_require_name name)
     static const char *const off_on[] = {"off", "on"};
     switch ((int)name) {
     case MCP_KNOB_SEQUENCE_PARALLEL:
+    case MCP_KNOB_RESHARD:
         return (struct word){off_on, 2};
+    case MCP_KNOB_RANK_ORDER:
+        return (struct word){mcp_rank_order_names, MCP_NUM_RANK_ORDERS};
     case MCP_KNOB_CONTEXT_KIND:
         return (struct word){mcp_context_kind_names, MCP_NUM_CONTEXT_KINDS};
     case MCP_KNOB_SCHEDULE:
