@@ -58,7 +58,7 @@ static void try_balanced(struct mcp_splitter *s, struct best *best)
     int64_t least = mcp_grid_bottleneck(s->arena, &s->grid, loads, NULL);
     for (int i = 0; i < s->grid.count; i++)
         loads[i] = loads[i] <= least ? loads[i] : MCP_NO_WAY;
-    if (mcp_grid_chain(s->arena, &s->grid, loads, chain))
+    if (mcp_grid_chain(s->arena, &s->grid, loads, NULL, chain))
         try_chain(s, best, chain);
     mcp_arena_rewind(s->arena, mark);
 }
@@ -123,42 +123,57 @@ static void learn(struct mcp_splitter *s, struct mcp_master *master,
 
 /* Bounds, once more after each better split. False when nothing is left to find. */
 static bool narrow(struct mcp_splitter *s, struct mcp_master *master, struct best *best,
-                   const struct mcp_column **chain)
+                   const struct mcp_column **chains[2])
 {
-    do {
-        if (!mcp_master_bound(s, master, chain))
+    for (bool better = true; better;) {
+        if (!mcp_master_bound(s, master, chains))
             return false;
-    } while (try_chain(s, best, chain));
+        better = try_chain(s, best, chains[0]);
+        better |= try_chain(s, best, chains[1]);
+    }
     return s->fixed_ns + master->update_ns + master->least_ns < s->cutoff_ns;
+}
+
+/* Solves and learns until nothing is left, or GLPK gives up and found nothing better. */
+static void solve(struct mcp_splitter *s, struct mcp_master *master, struct best *best,
+                  const struct mcp_column **chains[2], struct proof *proof)
+{
+    struct mcp_master_result result;
+    for (int i = 0; i < 2; i++)
+        learn(s, master, chains[i]);
+    for (;;) {
+        mcp_master_solve(s, master, chains[0], &result);
+        proof->milps++;
+        proof->nodes += result.nodes;
+        proof->bound_ns = result.bound_ns < s->cutoff_ns ? result.bound_ns : s->cutoff_ns;
+        if (!result.solved || result.bound_ns >= s->cutoff_ns)
+            return;
+        learn(s, master, chains[0]);
+        bool better = try_chain(s, best, chains[0]);
+        if (better && !narrow(s, master, best, chains)) {
+            proof->bound_ns = s->cutoff_ns;
+            return;
+        }
+        if ((!better && !result.optimal) || proof->milps == s->options->max_milps)
+            return;
+    }
 }
 
 static void prove(struct mcp_splitter *s, struct best *best, struct proof *proof)
 {
-    const struct mcp_column **chain = MCP_ARRAY(s->arena, s->grid.p, const struct mcp_column *);
+    int p = s->grid.p;
+    const struct mcp_column **chains[2] = {MCP_ARRAY(s->arena, p, const struct mcp_column *),
+                                           MCP_ARRAY(s->arena, p, const struct mcp_column *)};
     struct mcp_master master = {0};
-    struct mcp_master_result result;
-    bool more = narrow(s, &master, best, chain);
+    bool more = narrow(s, &master, best, chains);
     bool fits = more || best->any || s->grid.cut || master.update_ns < MCP_NO_WAY;
     proof->bound_ns = fits ? s->cutoff_ns : INT64_MAX;
-    if (more && (int64_t)s->grid.p * s->grid.v * s->grid.m > MAX_SLOTS) {
-        proof->bound_ns = s->fixed_ns + master.update_ns + master.least_ns;
+    if (!more)
         return;
-    }
-    while (more) {
-        learn(s, &master, chain);
-        mcp_master_solve(s, &master, chain, &result);
-        proof->milps++;
-        proof->nodes += result.nodes;
-        proof->bound_ns = result.bound_ns < s->cutoff_ns ? result.bound_ns : s->cutoff_ns;
-        bool better = result.solved && try_chain(s, best, chain);
-        if (better)
-            more = narrow(s, &master, best, chain);
-        if (!more)
-            proof->bound_ns = s->cutoff_ns;
-        else if (!result.optimal || result.bound_ns >= s->cutoff_ns ||
-                 proof->milps == s->options->max_milps)
-            break;
-    }
+    if ((int64_t)p * s->grid.v * s->grid.m > MAX_SLOTS)
+        proof->bound_ns = s->fixed_ns + master.update_ns + master.least_ns;
+    else
+        solve(s, &master, best, chains, proof);
 }
 
 /* --- the door --- */

@@ -14,7 +14,8 @@
  * linear in the columns that stages are chosen from: GLPK minimises the longest of
  * those known. Its answer is priced exactly (step/stage.h), the longest path of that
  * answer becomes a row, and the programme is solved again until bound >= incumbent.
- * Solutions count only as step/ prices them.
+ * A programme that GLPK cannot finish in few nodes ends the proof: `proven` is false
+ * then, and `bound_ns` says how far. Solutions count only as step/ prices them.
  */
 #ifndef MCP_PLANNER_SPLIT_H
 #define MCP_PLANNER_SPLIT_H

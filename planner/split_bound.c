@@ -108,7 +108,7 @@ static int64_t least_before(const struct mcp_grid *grid, const int64_t *weights,
 static struct rests list_rests(struct mcp_splitter *s, const struct mcp_master *master)
 {
     const struct mcp_grid *grid = &s->grid;
-    size_t row = (size_t)(grid->length + 1);
+    size_t row = (size_t)grid->length + 1;
     struct rests rests = {MCP_ARRAY(s->arena, grid->count, int64_t),
                           MCP_ARRAY(s->arena, nodes_of(grid), int64_t)};
     for (int r = 0; r < grid->p; r++) {
@@ -136,15 +136,56 @@ static int64_t longest_rest(struct mcp_splitter *s, const struct rests *rests, i
     return mcp_grid_bottleneck(s->arena, grid, weights, rests->after);
 }
 
-static void list_dwells(struct mcp_splitter *s, struct mcp_master *master)
+static int64_t worst(int64_t a, int64_t b, int64_t c)
+{
+    int64_t larger = a > b ? a : b;
+    return larger > c ? larger : c;
+}
+
+/* Drops the columns that leave other ranks too much: by the least common path and the
+ * least longest rest of any chain with them. */
+static void drop_unbalanced(struct mcp_splitter *s, const struct mcp_master *master,
+                            const struct rests *rests)
+{
+    const struct mcp_grid *grid = &s->grid;
+    struct mcp_mark mark = mcp_arena_mark(s->arena);
+    size_t row = (size_t)grid->length + 1;
+    int64_t *common = weigh(s, &master->common, NULL), *tables[4];
+    bool *slow = MCP_ARRAY(s->arena, grid->count, bool);
+    for (int t = 0; t < 4; t++)
+        tables[t] = MCP_ARRAY(s->arena, nodes_of(grid), int64_t);
+    mcp_grid_ahead(grid, common, tables[0]);
+    mcp_grid_behind(grid, common, tables[1]);
+    mcp_grid_worst_ahead(grid, rests->own, rests->after, tables[2]);
+    mcp_grid_worst_behind(grid, rests->own, rests->after, tables[3]);
+    for (int i = 0; i < grid->count; i++) {
+        const struct mcp_column *column = &grid->columns[i];
+        int last = grid->counted ? grid->length - column->size : column->from;
+        slow[i] = true;
+        for (int x = column->from; x <= last && slow[i]; x++) {
+            size_t here = (size_t)column->rank * row + (size_t)x;
+            size_t next = here + row + (size_t)column->size;
+            int64_t own = rests->own[i] + rests->after[next - row];
+            int64_t rest = worst(tables[2][here], own, tables[3][next]);
+            slow[i] = tables[0][here] >= MCP_NO_WAY || tables[1][next] >= MCP_NO_WAY ||
+                      tables[0][here] + common[i] + tables[1][next] + rest >=
+                          cutoff_of_pipeline(s, master);
+        }
+        s->grid.cut |= slow[i];
+    }
+    drop(s, slow);
+    mcp_arena_rewind(s->arena, mark);
+}
+
+static void list_dwells(struct mcp_splitter *s, struct mcp_master *master,
+                        const struct rests *rests)
 {
     static const int firsts[MCP_MAX_DWELLS] = {0, 1, 3};
-    struct rests rests = list_rests(s, master);
     master->num_dwells = 0;
     for (int i = 0; i < MCP_MAX_DWELLS && firsts[i] < s->grid.p; i++) {
         struct mcp_dwell *dwell = &master->dwells[master->num_dwells++];
         dwell->first = firsts[i];
-        dwell->rest_ns = longest_rest(s, &rests, firsts[i]);
+        dwell->rest_ns = longest_rest(s, rests, firsts[i]);
         for (int end = 0; end < 2; end++)
             for (int r = 0; r <= firsts[i]; r++) {
                 dwell->gains[end][r] = mcp_path_gain(s->arena, s->plan, r, end);
@@ -161,22 +202,22 @@ static int64_t *list_values(struct mcp_splitter *s, bool updates)
     return values;
 }
 
-/* A chain of the least largest load, and of these of the least common path. */
-static void balance(struct mcp_splitter *s, struct mcp_master *master,
-                    const struct mcp_column **chain)
+/* Chains of the least largest load, or rest, and of these of the least common path. */
+static void balance(struct mcp_splitter *s, struct mcp_master *master, const struct rests *rests,
+                    const struct mcp_column **chains[2])
 {
-    int64_t *weights = weigh(s, &master->common, NULL), *loads = list_values(s, false);
+    int64_t *common = weigh(s, &master->common, NULL), *loads = list_values(s, false);
     int64_t load = mcp_grid_bottleneck(s->arena, &s->grid, loads, NULL);
-    mcp_grid_chain(s->arena, &s->grid, weights, chain);
+    const struct mcp_limit largest = {loads, NULL, load};
+    const struct mcp_limit longest = {rests->own, rests->after, master->dwells[0].rest_ns};
+    mcp_grid_chain(s->arena, &s->grid, common, NULL, chains[0]);
     master->least_ns = master->dwells[0].rest_ns;
     for (int r = 0; r < s->grid.p; r++)
-        master->least_ns += mcp_path_ns(&s->grid, &master->common, chain[r]);
+        master->least_ns += mcp_path_ns(&s->grid, &master->common, chains[0][r]);
     if (load * s->grid.m > master->least_ns)
         master->least_ns = load * s->grid.m;
-    for (int i = 0; i < s->grid.count; i++)
-        if (loads[i] > load)
-            weights[i] = MCP_NO_WAY;
-    mcp_grid_chain(s->arena, &s->grid, weights, chain);
+    mcp_grid_chain(s->arena, &s->grid, common, &largest, chains[0]);
+    mcp_grid_chain(s->arena, &s->grid, common, &longest, chains[1]);
 }
 
 static void list_paths(struct mcp_splitter *s, struct mcp_master *master)
@@ -192,7 +233,7 @@ static void list_paths(struct mcp_splitter *s, struct mcp_master *master)
 }
 
 bool mcp_master_bound(struct mcp_splitter *s, struct mcp_master *master,
-                      const struct mcp_column **chain)
+                      const struct mcp_column **chains[2])
 {
     struct mcp_grid *grid = &s->grid;
     if (master->paths == NULL)
@@ -201,11 +242,14 @@ bool mcp_master_bound(struct mcp_splitter *s, struct mcp_master *master,
     if (master->update_ns >= MCP_NO_WAY)
         return false;
     drop_slow(s, master);
+    struct rests rests = list_rests(s, master);
+    drop_unbalanced(s, master, &rests);
     master->update_ns = mcp_grid_bottleneck(s->arena, grid, list_values(s, true), NULL);
     if (master->update_ns >= MCP_NO_WAY)
         return false;
-    list_dwells(s, master);
-    balance(s, master, chain);
+    rests = list_rests(s, master);
+    list_dwells(s, master, &rests);
+    balance(s, master, &rests, chains);
     return true;
 }
 

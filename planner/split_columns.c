@@ -318,8 +318,8 @@ static void lay_out(struct mcp_splitter *s, const struct range *range, int start
 static struct filling *fill(struct mcp_splitter *s, const struct mcp_filler *f, struct range *range,
                             int r, int index, enum mcp_recompute last)
 {
-    size_t at = (size_t)(f->classes[r] * MCP_NUM_RECOMPUTES + (int)last);
-    struct filling **place = &range->fillings[at * (size_t)range->num_choices + (size_t)index];
+    int at = f->classes[r] * MCP_NUM_RECOMPUTES + (int)last;
+    struct filling **place = &range->fillings[at * range->num_choices + index];
     if (*place)
         return *place;
     struct filling *filling = *place = MCP_NEW(s->arena, struct filling);
@@ -346,8 +346,8 @@ static int64_t room_for_kept(struct mcp_splitter *s, const struct mcp_filler *f,
     int in_flight =
         1 + mcp_schedule_warm_up(s->plan->schedule, s->plan->pipeline_parallel, 1, s->grid.m, r);
     in_flight = in_flight < s->grid.m ? in_flight : s->grid.m;
-    return (int64_t)((double)room / (s->question->stack->activation_memory_factor * in_flight)) +
-           1 - f->times.base_kept_bytes;
+    double kept = (double)room / (s->question->stack->activation_memory_factor * (double)in_flight);
+    return (kept < 1e18 ? (int64_t)kept + 1 : MCP_NO_WAY) - f->times.base_kept_bytes;
 }
 
 /* The cheapest that fits and can win. */

@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-enum { MAX_NODES = 1000 };
+enum { MAX_NODES = 300 };
 
 struct builder {
     struct mcp_splitter *s;

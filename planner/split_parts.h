@@ -116,13 +116,23 @@ int64_t mcp_path_ns(const struct mcp_grid *grid, const struct mcp_path *path,
  * weights[columns], MCP_NO_WAY: not that column. */
 void mcp_grid_ahead(const struct mcp_grid *grid, const int64_t *weights, int64_t *ahead);
 void mcp_grid_behind(const struct mcp_grid *grid, const int64_t *weights, int64_t *behind);
+/* The same for the largest weight instead of the sum; -MCP_NO_WAY: of none. */
+void mcp_grid_worst_ahead(const struct mcp_grid *grid, const int64_t *weights, const int64_t *after,
+                          int64_t *ahead);
+void mcp_grid_worst_behind(const struct mcp_grid *grid, const int64_t *weights,
+                           const int64_t *after, int64_t *behind);
 /* The least largest weight. `after`, NULL or as `behind`: what weighs on a column too,
  * by its rank and where it ends. */
 int64_t mcp_grid_bottleneck(struct mcp_arena *arena, const struct mcp_grid *grid,
                             const int64_t *weights, const int64_t *after);
-/* The chain of least weight; false when there is none. */
+/* The chain of least weight, of those whose largest other weight is no more than the
+ * limit's (NULL: all). False when there is none. */
+struct mcp_limit {
+    const int64_t *weights, *after;
+    int64_t most;
+};
 bool mcp_grid_chain(struct mcp_arena *arena, const struct mcp_grid *grid, const int64_t *weights,
-                    const struct mcp_column **chain);
+                    const struct mcp_limit *limit, const struct mcp_column **chain);
 
 /* --- bounds and the integer programme: split_bound.c, split_ilp.c --- */
 
@@ -146,9 +156,9 @@ struct mcp_master {
 };
 
 /* Drops columns that cannot beat the cutoff. False when no chain is left, else
- * *chain is that of the least bound. */
+ * chains[0] has the least largest load, chains[1] the least longest rest. */
 bool mcp_master_bound(struct mcp_splitter *s, struct mcp_master *master,
-                      const struct mcp_column **chain);
+                      const struct mcp_column **chains[2]);
 void mcp_master_cut(struct mcp_splitter *s, struct mcp_master *master, struct mcp_path path);
 /* What the master knows of a chain: nanoseconds of the step, at least. */
 int64_t mcp_master_ns(const struct mcp_splitter *s, const struct mcp_master *master,
