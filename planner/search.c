@@ -1,82 +1,12 @@
 /* planner/search.c: waves of families, best bound first; the only door to OpenMP. */
 #include "planner/search.h"
 
-#include "core/text.h"
 #include "planner/search_parts.h"
 
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *const mcp_objective_names[MCP_NUM_OBJECTIVES] = {"time", "memory", "cost"};
-const char mcp_rule_pipeline[] = "pipeline_rule";
-const char mcp_rule_batch[] = "batch_rule";
-const char mcp_rule_memory[] = "memory";
-const char mcp_rule_gpipe[] = "gpipe_is_never_better";
-
-/* --- records --- */
-
-static void count_in(struct mcp_refused *items, int *num, int most, struct mcp_refused more)
-{
-    int i = 0;
-    while (i < *num && !mcp_same(items[i].rule, more.rule))
-        i++;
-    if (i == most)
-        i--;
-    else if (i == *num)
-        items[(*num)++].rule = more.rule;
-    items[i].count += more.count;
-}
-
-void mcp_record_refuse(struct mcp_search_record *record, const char *rule, int64_t count)
-{
-    count_in(record->refused, &record->num_refused, MCP_MAX_REFUSED,
-             (struct mcp_refused){rule, count});
-}
-
-int64_t mcp_search_refused(const struct mcp_search_record *record, const char *rule)
-{
-    for (int i = 0; i < record->num_refused; i++)
-        if (mcp_same(record->refused[i].rule, rule))
-            return record->refused[i].count;
-    return 0;
-}
-
-static int by_count(const void *a, const void *b)
-{
-    const struct mcp_refused *x = a, *y = b;
-    if (x->count != y->count)
-        return x->count < y->count ? 1 : -1;
-    return strcmp(x->rule, y->rule);
-}
-
-/* --- comparing --- */
-
-static int compare_degrees(const struct mcp_plan *a, const struct mcp_plan *b)
-{
-    for (int knob = 0; knob < MCP_NUM_KNOBS; knob++) {
-        if (knob == MCP_KNOB_RECOMPUTE)
-            continue;
-        int x = mcp_knob_value((enum mcp_knob)knob, a), y = mcp_knob_value((enum mcp_knob)knob, b);
-        if (x != y)
-            return x < y ? -1 : 1;
-    }
-    return 0;
-}
-
-int mcp_found_compare(enum mcp_objective objective, const struct mcp_found *a,
-                      const struct mcp_found *b)
-{
-    int by_time = (a->iteration_s > b->iteration_s) - (a->iteration_s < b->iteration_s);
-    int by_memory = (a->peak_memory_bytes > b->peak_memory_bytes) -
-                    (a->peak_memory_bytes < b->peak_memory_bytes);
-    int first = objective == MCP_OBJECTIVE_MEMORY ? by_memory : by_time;
-    int second = objective == MCP_OBJECTIVE_MEMORY ? by_time : by_memory;
-    if (first != 0 || second != 0)
-        return first != 0 ? first : second;
-    return compare_degrees(&a->plan, &b->plan);
-}
 
 /* --- the bar --- */
 
@@ -142,46 +72,73 @@ static struct bar bar_of(const struct mcp_search *search, const struct mcp_lot *
 
 /* --- waves --- */
 
-enum { LONGEST_WAVE = 64 };
+enum { LONGEST_WAVE = 64, MOST_MILPS = 64 };
+
+enum wave_kind {
+    FIRST_ORDER,  /* families, in their first rank order */
+    OTHER_ORDERS, /* and in all others */
+    SPLITS        /* tuples */
+};
 
 struct wave {
     struct mcp_search *search;
     int class;
     struct bar bar;
-    bool orders; /* all rank orders but the first, else the first */
+    enum wave_kind kind;
     int count;
     const struct mcp_family *families; /* [count] */
+    struct mcp_tuple *splits;          /* [count] */
+    /* what each gave */
     struct mcp_tuple *tuples[LONGEST_WAVE];
     int num_tuples[LONGEST_WAVE];
-    int64_t priced[LONGEST_WAVE];
+    int64_t priced[LONGEST_WAVE], milps[LONGEST_WAVE];
 };
 
-static void look_into(struct wave *wave, int i)
+static int layout_of(const struct wave *wave, int i)
 {
-    const struct mcp_search *search = wave->search;
+    return wave->kind == SPLITS ? wave->splits[i].layout : wave->families[i].layout;
+}
+
+static void look_into(struct wave *wave, struct mcp_look *look, int i)
+{
     const struct mcp_family *family = &wave->families[i];
-    const struct mcp_lot *lot = &search->lots[family->layout];
-    struct mcp_desk *desk = &search->desks[lot->desk];
-    struct bar bar = bar_of(search, lot, wave->class, wave->bar);
-    struct mcp_look look = {search, desk, lot, bar.ns, bar.bytes, 0};
+    const struct mcp_lot *lot = look->lot;
     int orders = lot->choices.rank_orders.count, each = lot->variants / orders;
-    mcp_desk_open(desk, search->question);
-    int first = wave->orders ? 1 : 0, last = wave->orders ? orders - 1 : 0;
-    if (wave->orders && !lot->better_orders && !mcp_family_reaches(&look, family, 0))
+    bool others = wave->kind == OTHER_ORDERS;
+    int first = others ? 1 : 0, last = others ? orders - 1 : 0;
+    if (others && !lot->better_orders && !mcp_family_reaches(look, family, 0))
         last = 0;
     wave->num_tuples[i] = (last - first + 1) * each;
-    wave->tuples[i] = MCP_ARRAY(desk->arena, wave->num_tuples[i], struct mcp_tuple);
+    wave->tuples[i] = MCP_ARRAY(look->desk->arena, wave->num_tuples[i], struct mcp_tuple);
     for (int order = first; order <= last; order++)
-        mcp_look_into(&look, family, order, wave->tuples[i] + (order - first) * each);
+        mcp_look_into(look, family, order, wave->tuples[i] + (order - first) * each);
+}
+
+static void work(struct wave *wave, int i)
+{
+    const struct mcp_search *search = wave->search;
+    const struct mcp_lot *lot = &search->lots[layout_of(wave, i)];
+    struct bar bar = wave->kind == SPLITS ? wave->bar : bar_of(search, lot, wave->class, wave->bar);
+    struct mcp_look look = {.search = search,
+                            .desk = &search->desks[lot->desk],
+                            .lot = lot,
+                            .cutoff_ns = bar.ns,
+                            .cutoff_bytes = bar.bytes};
+    mcp_desk_open(look.desk, search->question);
+    if (wave->kind == SPLITS)
+        mcp_look_split(&look, MOST_MILPS, &wave->splits[i]);
+    else
+        look_into(wave, &look, i);
     wave->priced[i] = look.priced;
+    wave->milps[i] = look.milps;
 }
 
 static int desk_of(const struct wave *wave, int i)
 {
-    return wave->search->lots[wave->families[i].layout].desk;
+    return wave->search->lots[layout_of(wave, i)].desk;
 }
 
-/* All families of the wave at the desk of the i-th, if it is the first there. */
+/* All work of the wave at the desk of the i-th, if that is the first there. */
 static void work_at_desk(struct wave *wave, int i)
 {
     for (int k = 0; k < i; k++)
@@ -189,7 +146,7 @@ static void work_at_desk(struct wave *wave, int i)
             return;
     for (int k = i; k < wave->count; k++)
         if (desk_of(wave, k) == desk_of(wave, i))
-            look_into(wave, k);
+            work(wave, k);
 }
 
 static void run_wave(struct wave *wave)
@@ -199,45 +156,71 @@ static void run_wave(struct wave *wave)
         work_at_desk(wave, i);
 }
 
-static void refuse_memory(struct mcp_search_record *record, const struct mcp_tuple *tuple,
-                          int64_t count)
+/* Are uniform plans not the last word? */
+static bool splits(const struct mcp_search *search)
 {
-    mcp_record_refuse(record, mcp_rule_memory, count);
-    if (tuple->refuted != NULL)
-        count_in(record->refuted, &record->num_refuted, 4,
-                 (struct mcp_refused){tuple->refuted, count});
+    return search->objective != MCP_OBJECTIVE_MEMORY && !search->options->uniform;
 }
 
-static void join_tuple(struct wave *wave, const struct mcp_tuple *tuple)
+static void count_tuple(struct wave *wave, const struct mcp_tuple *tuple)
 {
-    struct mcp_search *search = wave->search;
-    struct mcp_search_record *record = &search->record;
-    struct mcp_tuple *best = &search->lots[tuple->layout].best[wave->class];
-    if (tuple->state == MCP_TUPLE_FITS &&
-        (best->layout < 0 || mcp_found_compare(search->objective, &tuple->found, &best->found) < 0))
-        *best = *tuple;
+    struct mcp_search_record *record = &wave->search->record;
     if (wave->class != MCP_KEEPS_ALL)
         return;
     if (tuple->state == MCP_TUPLE_FITS)
         record->fitting++;
-    else if (tuple->state != MCP_TUPLE_BOUNDED)
-        refuse_memory(record, tuple, 1);
-    else
+    else if (tuple->state == MCP_TUPLE_BOUNDED)
         record->bounded++;
+    else
+        mcp_record_refute(record, tuple);
+}
+
+static void join_best(struct wave *wave, const struct mcp_tuple *tuple)
+{
+    struct mcp_tuple *best = &wave->search->lots[tuple->layout].best[wave->class];
+    if (tuple->state == MCP_TUPLE_FITS &&
+        (best->layout < 0 ||
+         mcp_found_compare(wave->search->objective, &tuple->found, &best->found) < 0))
+        *best = *tuple;
+}
+
+/* Counted now, or once it is split. */
+static void join_tuple(struct wave *wave, const struct mcp_tuple *tuple)
+{
+    struct mcp_tuples *kept = &wave->search->kept[wave->class];
+    join_best(wave, tuple);
+    if (!splits(wave->search) ||
+        (tuple->state != MCP_TUPLE_FITS && tuple->state != MCP_TUPLE_OPEN)) {
+        count_tuple(wave, tuple);
+        return;
+    }
+    kept->items = mcp_grow(wave->search->arena, kept->items, kept->count, &kept->capacity,
+                           sizeof *kept->items);
+    kept->items[kept->count++] = *tuple;
+}
+
+static void join_families(struct wave *wave)
+{
+    for (int i = 0; i < wave->count; i++) {
+        const struct mcp_lot *lot = &wave->search->lots[wave->families[i].layout];
+        int each = lot->variants / lot->choices.rank_orders.count;
+        int expected = wave->kind == OTHER_ORDERS ? lot->variants - each : each;
+        for (int k = 0; k < wave->num_tuples[i]; k++)
+            join_tuple(wave, &wave->tuples[i][k]);
+        if (wave->class == MCP_KEEPS_ALL)
+            wave->search->record.bounded += expected - wave->num_tuples[i];
+    }
 }
 
 static void join_wave(struct wave *wave)
 {
-    for (int i = 0; i < wave->count; i++) {
-        const struct mcp_lot *lot = &wave->search->lots[wave->families[i].layout];
-        int orders = lot->choices.rank_orders.count, each = lot->variants / orders;
-        int expected = wave->orders ? lot->variants - each : each;
-        for (int k = 0; k < wave->num_tuples[i]; k++)
-            join_tuple(wave, &wave->tuples[i][k]);
-        if (wave->class == MCP_KEEPS_ALL) {
-            wave->search->record.priced += wave->priced[i];
-            wave->search->record.bounded += expected - wave->num_tuples[i];
-        }
+    if (wave->kind != SPLITS)
+        join_families(wave);
+    for (int i = 0; wave->kind == SPLITS && i < wave->count; i++)
+        join_best(wave, &wave->splits[i]);
+    for (int i = 0; wave->class == MCP_KEEPS_ALL && i < wave->count; i++) {
+        wave->search->record.priced += wave->priced[i];
+        wave->search->record.milps += wave->milps[i];
     }
 }
 
@@ -246,6 +229,13 @@ static void join_wave(struct wave *wave)
 static bool told_to_stop(const struct mcp_search *search)
 {
     return search->options->stop != NULL && *search->options->stop != 0;
+}
+
+/* Something that takes no less than this was not settled. */
+static void leave_open(struct mcp_search *search, double bound_ns)
+{
+    if (bound_ns < search->open_ns)
+        search->open_ns = bound_ns;
 }
 
 static void tell(const struct mcp_search *search, double done_frac)
@@ -275,24 +265,37 @@ static void skip_rest(struct wave *wave, size_t at)
     for (; wave->class == MCP_KEEPS_ALL && at < all->count; at++) {
         const struct mcp_lot *lot = &wave->search->lots[all->items[at].layout];
         int each = lot->variants / lot->choices.rank_orders.count;
-        wave->search->record.bounded += wave->orders ? lot->variants - each : each;
+        wave->search->record.bounded += wave->kind == OTHER_ORDERS ? lot->variants - each : each;
     }
 }
 
 /* Waves grow, as the bar moves less and less. */
-static void run_class(struct mcp_search *search, int class, int top, bool orders)
+static int longer(int length)
 {
-    struct wave wave = {.search = search, .class = class, .orders = orders};
+    return 2 * length < LONGEST_WAVE ? 2 * length : LONGEST_WAVE;
+}
+
+static bool stopped(struct mcp_search *search)
+{
+    search->stopped = search->stopped || told_to_stop(search);
+    return search->stopped;
+}
+
+static void run_families(struct mcp_search *search, int class, int top, enum wave_kind kind)
+{
+    struct wave wave = {.search = search, .class = class, .kind = kind};
     const struct mcp_families *all = &search->families[class];
     size_t at = 0;
-    for (int length = 1; at < all->count;
-         length = 2 * length < LONGEST_WAVE ? 2 * length : LONGEST_WAVE) {
+    for (int length = 1; at < all->count; length = longer(length)) {
         wave.bar = common_bar(search, class, top);
         wave.count = next_wave(&wave, at, length);
         wave.families = all->items + at;
-        search->stopped = search->stopped || told_to_stop(search);
-        if (wave.count == 0 || search->stopped)
+        if (wave.count == 0)
             break;
+        if (stopped(search)) {
+            leave_open(search, all->items[at].bound_ns);
+            break;
+        }
         run_wave(&wave);
         join_wave(&wave);
         at += (size_t)wave.count;
@@ -309,10 +312,111 @@ static void run_orders(struct mcp_search *search, int class)
     for (int i = 0; i < search->num_lots; i++)
         any = any || search->lots[i].choices.rank_orders.count > 1;
     if (any)
-        run_class(search, class, 1, true);
+        run_families(search, class, 1, OTHER_ORDERS);
+}
+
+static int by_tuple_bound(const void *a, const void *b)
+{
+    const struct mcp_tuple *x = a, *y = b;
+    if (x->bound_ns != y->bound_ns)
+        return x->bound_ns < y->bound_ns ? -1 : 1;
+    if (x->layout != y->layout)
+        return x->layout < y->layout ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* What was not split cannot win, whether it fits or not. */
+static void count_kept(struct wave *wave)
+{
+    const struct mcp_tuples *kept = &wave->search->kept[wave->class];
+    for (size_t i = 0; i < kept->count; i++) {
+        struct mcp_tuple tuple = kept->items[i];
+        if (tuple.state == MCP_TUPLE_OPEN)
+            tuple.state = MCP_TUPLE_BOUNDED;
+        count_tuple(wave, &tuple);
+        if (wave->class == MCP_KEEPS_ALL && tuple.split && !tuple.proven)
+            leave_open(wave->search, (double)tuple.bound_ns);
+    }
+}
+
+/* Plans that break a rule are split where they may beat those that keep it. */
+static struct bar split_bar(const struct mcp_search *search, int class)
+{
+    struct bar bar = common_bar(search, MCP_KEEPS_ALL, 1);
+    struct bar own = common_bar(search, class, 1);
+    return (struct bar){own.ns < bar.ns ? own.ns : bar.ns, INT64_MAX};
+}
+
+static void run_splits(struct mcp_search *search, int class)
+{
+    struct wave wave = {.search = search, .class = class, .kind = SPLITS};
+    struct mcp_tuples *kept = &search->kept[class];
+    size_t at = 0;
+    qsort(kept->items, kept->count, sizeof *kept->items, by_tuple_bound);
+    for (int length = 1; at < kept->count; length = longer(length)) {
+        wave.bar = split_bar(search, class);
+        wave.splits = kept->items + at;
+        wave.count = 0;
+        while (wave.count < length && at + (size_t)wave.count < kept->count &&
+               wave.splits[wave.count].bound_ns < wave.bar.ns)
+            wave.count++;
+        if (wave.count == 0)
+            break;
+        if (stopped(search)) {
+            leave_open(search, (double)kept->items[at].bound_ns);
+            break;
+        }
+        run_wave(&wave);
+        join_wave(&wave);
+        at += (size_t)wave.count;
+    }
+    count_kept(&wave);
+}
+
+/* The runners-up too are split as well as may be; each stays behind the best. */
+static void split_runners_up(struct mcp_search *search, int top)
+{
+    const struct mcp_tuple **order = MCP_ARRAY(search->arena, top, const struct mcp_tuple *);
+    struct mcp_tuple *tuples = MCP_ARRAY(search->arena, top, struct mcp_tuple);
+    int count = leaders(search, MCP_KEEPS_ALL, top, order);
+    for (int i = 1; i < count; i++) {
+        struct wave wave = {.search = search, .kind = SPLITS, .count = 1};
+        tuples[i] = *order[i];
+        wave.bar = bar_at(search, &tuples[i].found);
+        wave.splits = &tuples[i];
+        if (tuples[i].split || stopped(search))
+            continue;
+        run_wave(&wave);
+        join_wave(&wave);
+    }
+}
+
+static void run_class(struct mcp_search *search, int class)
+{
+    int top = search->options->top > 1 && class == MCP_KEEPS_ALL ? search->options->top : 1;
+    run_families(search, class, top, FIRST_ORDER);
+    run_orders(search, class);
+    if (!splits(search))
+        return;
+    run_splits(search, class);
+    if (class == MCP_KEEPS_ALL)
+        split_runners_up(search, top);
 }
 
 /* --- the answer --- */
+
+static struct mcp_chunk *copy_chunks(struct mcp_arena *arena, const struct mcp_plan *plan)
+{
+    int count = plan->pipeline_parallel * plan->virtual_stages;
+    struct mcp_chunk *chunks = MCP_ARRAY(arena, count, struct mcp_chunk);
+    for (int k = 0; k < count; k++) {
+        chunks[k] = plan->chunks[k];
+        chunks[k].runs = MCP_ARRAY(arena, chunks[k].num_runs, struct mcp_recompute_run);
+        memcpy(chunks[k].runs, plan->chunks[k].runs,
+               (size_t)chunks[k].num_runs * sizeof *chunks[k].runs);
+    }
+    return chunks;
+}
 
 static struct mcp_found finish(struct mcp_arena *arena, const struct mcp_search *search,
                                const struct mcp_tuple *tuple)
@@ -323,7 +427,9 @@ static struct mcp_found finish(struct mcp_arena *arena, const struct mcp_search 
         memcpy(pools, found.plan.stage_pool, (size_t)found.plan.pipeline_parallel * sizeof *pools);
         found.plan.stage_pool = pools;
     }
-    if (found.plan.chunks == NULL)
+    if (found.plan.chunks != NULL)
+        found.plan.chunks = copy_chunks(arena, &found.plan);
+    else
         mcp_plan_uniform_chunks(arena, &found.plan, search->question->model->num_layers,
                                 tuple->recompute);
     return found;
@@ -361,23 +467,32 @@ static void free_desks(struct mcp_search *search)
     }
 }
 
+/* How far the best may be from what was left open. */
+static void conclude(const struct mcp_search *search, struct mcp_search_record *record)
+{
+    const struct mcp_tuple *best;
+    record->proven_optimal = !search->stopped && isinf(search->open_ns);
+    if (record->proven_optimal || leaders(search, MCP_KEEPS_ALL, 1, &best) == 0)
+        return;
+    double best_ns = best->found.iteration_s * 1e9;
+    record->gap_frac = fmax(0, 1 - search->open_ns / best_ns);
+    record->proven_optimal = !search->stopped && record->gap_frac == 0;
+}
+
 /* Searches in a scratch arena; what is kept goes to `arena`. */
 static void run(struct mcp_arena *arena, struct mcp_search *search, struct mcp_answer *out)
 {
-    int top = search->options->top > 1 ? search->options->top : 1;
     search->num_threads =
         search->options->num_threads > 0 ? search->options->num_threads : omp_get_num_procs();
+    search->open_ns = INFINITY;
     allow_recompute(search);
     mcp_search_enumerate(search);
-    for (int class = 0; class < (search->unlimited ? 1 : MCP_NUM_CLASSES); class ++) {
-        run_class(search, class, class == MCP_KEEPS_ALL ? top : 1, false);
-        run_orders(search, class);
-    }
-    struct mcp_search_record *record = &search->record;
-    qsort(record->refused, (size_t)record->num_refused, sizeof *record->refused, by_count);
-    record->proven_optimal = !search->stopped;
+    for (int class = 0; class < (search->unlimited ? 1 : MCP_NUM_CLASSES); class ++)
+        run_class(search, class);
+    mcp_record_sort(&search->record);
+    conclude(search, &search->record);
     answer_class(arena, search, out);
-    out->record = *record;
+    out->record = search->record;
     free_desks(search);
 }
 

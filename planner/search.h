@@ -44,6 +44,8 @@ struct mcp_search_options {
     bool exhaustive; /* price also what cannot win */
     bool smallest;   /* price also what keeps too much: `smallest` is then exact */
     int num_threads; /* 0: as many as there are cores */
+    bool uniform;    /* layers spread evenly, all with the same recompute; --objective memory
+                        always is */
     /* Called by one thread, now and then. done_frac of what may have to be looked at;
      * best: NULL while nothing fits. NULL: nobody listens. */
     void (*progress)(void *context, double done_frac, const struct mcp_found *best);

@@ -46,8 +46,14 @@ struct mcp_tuple { /* looked into */
     int layout;
     int64_t index; /* candidate of the layout with the first recompute */
     int64_t bound_ns;
+    bool split, proven;           /* into its best stages; that there are no better ones */
     struct mcp_found found;       /* where it fits; without chunks where they are uniform */
     enum mcp_recompute recompute; /* of uniform chunks */
+};
+
+struct mcp_tuples {
+    struct mcp_tuple *items;
+    size_t count, capacity;
 };
 
 struct mcp_lot { /* one layout */
@@ -68,10 +74,12 @@ struct mcp_search {
     bool unlimited;                     /* memory refuses nothing */
     bool recompute[MCP_NUM_RECOMPUTES]; /* allowed */
     bool stopped;                       /* asked to stop before all was settled */
+    double open_ns;                     /* least bound of what was left open; INFINITY: nothing */
     int num_lots, num_desks, num_threads;
     struct mcp_lot *lots;
     struct mcp_desk *desks;
     struct mcp_families families[MCP_NUM_CLASSES];
+    struct mcp_tuples kept[MCP_NUM_CLASSES]; /* that a split may make the best */
     struct mcp_search_record record;
 };
 
@@ -79,7 +87,10 @@ struct mcp_search {
  * of the first knob that differs. */
 int mcp_found_compare(enum mcp_objective objective, const struct mcp_found *a,
                       const struct mcp_found *b);
+int mcp_plan_compare(const struct mcp_plan *a, const struct mcp_plan *b); /* the last of these */
 void mcp_record_refuse(struct mcp_search_record *record, const char *rule, int64_t count);
+void mcp_record_refute(struct mcp_search_record *record, const struct mcp_tuple *tuple);
+void mcp_record_sort(struct mcp_search_record *record);
 
 /* search_tuples.c: lots, and families by class, legal and not dominated, ascending by
  * bound; counts what rules refuse. */
@@ -93,13 +104,15 @@ struct mcp_look {
     struct mcp_desk *desk;
     const struct mcp_lot *lot;
     int64_t cutoff_ns, cutoff_bytes; /* INT64_MAX: none */
-    int64_t priced;                  /* plans, counted here */
+    int64_t priced, milps;           /* counted here */
 };
 /* Can the family's slots alone end in time, in its order-th rank order? */
 bool mcp_family_reaches(const struct mcp_look *look, const struct mcp_family *family, int order);
 /* Looks into the variants with that order; out: [lot->variants / rank orders]. */
 void mcp_look_into(struct mcp_look *look, const struct mcp_family *family, int order,
                    struct mcp_tuple *out);
+/* search_split.c: the tuple's best split that beats cutoff_ns. */
+void mcp_look_split(struct mcp_look *look, int max_milps, struct mcp_tuple *tuple);
 void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question);
 
 #endif
