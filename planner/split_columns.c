@@ -32,6 +32,9 @@ struct range {
     int start, size;
     struct choice *choices; /* by extra_ns */
     int num_choices;
+    int64_t *none_ns;         /* [classes] load without recompute; 0: not priced yet */
+    int64_t least_kept_bytes; /* of any choice */
+    bool listed;
     bool coarse;               /* not all choices are listed */
     struct filling **fillings; /* [classes][recompute of the last][choices] */
 };
@@ -72,7 +75,13 @@ struct mcp_filler *mcp_filler_new(struct mcp_splitter *s)
 struct place {
     int rank, from, to;
     int64_t below_ns, last_ns;
+    int64_t none_ns; /* its slots of a microbatch without recompute; 0: not known */
 };
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
 /* The step takes no less: by the paths of mcp_path_through() and mcp_path_dwell(). */
 static int64_t least_ns(const struct mcp_splitter *s, const struct mcp_filler *f,
@@ -85,11 +94,12 @@ static int64_t least_ns(const struct mcp_splitter *s, const struct mcp_filler *f
     int64_t before = r > 0 ? f->layers_ns[from] + times->base_ns[0] : 0;
     int64_t after = r < p - 1 ? f->layers_ns[layers] - f->layers_ns[to] + times->base_ns[1] : 0;
     own += (r == 0 ? times->base_ns[0] : 0) + (r == p - 1 ? times->base_ns[1] : 0);
-    int64_t through = before + m * (own + place->last_ns), dwell = through;
+    int64_t through = before + m * larger(own + place->last_ns, place->none_ns), dwell = through;
     if (s->plan->schedule == MCP_GPIPE)
         dwell = before + after + m * own + (m - 1) * place->last_ns;
     else if (m > p - r)
-        dwell = before + 2 * after + (m - p + r + 1) * own + (m - p + r - 1) * place->last_ns;
+        dwell = before + 2 * after +
+                (m - p + r - 1) * larger(own + place->last_ns, place->none_ns) + 2 * own;
     return s->fixed_ns + (through > dwell ? through : dwell);
 }
 
@@ -121,9 +131,9 @@ static void find_window(struct mcp_splitter *s, struct mcp_filler *f)
     int p = s->plan->pipeline_parallel, layers = s->question->model->num_layers;
     f->nearest[0] = f->farthest[0] = 0;
     for (int r = 0; r < p; r++) {
-        struct place place = {r, f->farthest[r], f->farthest[r] + least_layers(s, r), 0, 0};
+        struct place place = {r, f->farthest[r], f->farthest[r] + least_layers(s, r), 0, 0, 0};
         for (; place.to < layers; place.to++) {
-            const struct place more = {r, place.from, place.to + 1, 0, 0};
+            const struct place more = {r, place.from, place.to + 1, 0, 0, 0};
             if (least_ns(s, f, &more) >= s->cutoff_ns)
                 break;
         }
@@ -131,9 +141,10 @@ static void find_window(struct mcp_splitter *s, struct mcp_filler *f)
     }
     f->nearest[p] = layers;
     for (int r = p - 1; r > 0; r--) {
-        struct place place = {r, f->nearest[r + 1] - least_layers(s, r), f->nearest[r + 1], 0, 0};
+        struct place place = {r, f->nearest[r + 1] - least_layers(s, r), f->nearest[r + 1], 0, 0,
+                              0};
         for (; place.from > 0; place.from--) {
-            const struct place more = {r, place.from - 1, place.to, 0, 0};
+            const struct place more = {r, place.from - 1, place.to, 0, 0, 0};
             if (least_ns(s, f, &more) >= s->cutoff_ns)
                 break;
         }
@@ -265,6 +276,11 @@ static void list_choices(struct mcp_splitter *s, const struct mcp_filler *f, str
     else
         list_all(&lister, (struct choice){0});
     qsort(range->choices, (size_t)range->num_choices, sizeof *range->choices, by_extra);
+    range->listed = true;
+    range->least_kept_bytes = INT64_MAX;
+    for (int i = 0; i < range->num_choices; i++)
+        if (range->choices[i].kept_bytes < range->least_kept_bytes)
+            range->least_kept_bytes = range->choices[i].kept_bytes;
     range->fillings = MCP_ARRAY(s->arena, f->num_classes * MCP_NUM_RECOMPUTES * range->num_choices,
                                 struct filling *);
 }
@@ -279,8 +295,8 @@ static struct range *find_range(struct mcp_splitter *s, struct mcp_filler *f, in
         return range;
     range = MCP_NEW(s->arena, struct range);
     *range = (struct range){.next = f->ranges[size], .start = start, .size = size};
+    range->none_ns = MCP_ARRAY(s->arena, f->num_classes, int64_t);
     f->ranges[size] = range;
-    list_choices(s, f, range);
     return range;
 }
 
@@ -358,9 +374,10 @@ static bool add_cheapest(struct mcp_splitter *s, struct mcp_filler *f, int r, in
     int64_t top_ns = range->size > 0 ? f->times.extra_ns[kind][last] : 0;
     int64_t top_bytes = range->size > 0 ? f->times.kept_bytes[kind][last] : 0;
     int64_t room = range->num_choices > 0 ? room_for_kept(s, f, r, range, last) - top_bytes : 0;
+    s->grid.partial |= range->coarse && range->least_kept_bytes <= room;
     for (int i = 0; i < range->num_choices; i++) {
         const struct choice *choice = &range->choices[i];
-        const struct place place = {r, from, from + range->size, choice->extra_ns, top_ns};
+        const struct place place = {r, from, from + range->size, choice->extra_ns, top_ns, 0};
         if (!can_win(s, f, &place)) {
             s->grid.cut = true;
             return false;
@@ -378,13 +395,37 @@ static bool add_cheapest(struct mcp_splitter *s, struct mcp_filler *f, int r, in
     return false;
 }
 
+static int64_t none_ns(struct mcp_splitter *s, const struct mcp_filler *f, struct range *range,
+                       int r)
+{
+    int64_t *load = &range->none_ns[f->classes[r]];
+    int end = s->question->model->num_layers, size = range->size;
+    struct mcp_recompute_run run = {MCP_RECOMPUTE_NONE, size};
+    struct mcp_chunk chunk = {range->start, size, size > 0, &run};
+    struct mcp_stage stage;
+    if (r == s->plan->pipeline_parallel - 1)
+        chunk.first_layer = end - size;
+    if (*load > 0)
+        return *load;
+    mcp_stage_price(s->pricer, s->plan, r, &chunk, &stage);
+    *load = stage.forward.lead_ns + stage.forward.body_ns + stage.forward.send_ns +
+            stage.backward.lead_ns + stage.backward.body_ns + stage.backward.send_ns;
+    return *load;
+}
+
 /* One for each recompute of the last layer: with that, less of it below is never
  * worse (see mcp_grid_add()). False when nothing fits. */
 static bool add_range(struct mcp_splitter *s, struct mcp_filler *f, int r, int from, int to)
 {
     struct range *range = find_range(s, f, from, to - from);
+    const struct place place = {r, from, to, 0, 0, none_ns(s, f, range, r)};
     bool any = false;
-    s->grid.partial |= range->coarse;
+    if (!can_win(s, f, &place)) {
+        s->grid.cut = true;
+        return false;
+    }
+    if (!range->listed)
+        list_choices(s, f, range);
     for (int last = 0; last < MCP_NUM_RECOMPUTES; last++)
         if (to == from ? last == MCP_RECOMPUTE_NONE : may(s, (enum mcp_recompute)last))
             any |= add_cheapest(s, f, r, from, range, (enum mcp_recompute)last);
