@@ -33,8 +33,8 @@ struct mcp_stage {
  * mcp_estimate() says so too: turn again after it. */
 void mcp_pricer_turn(struct mcp_pricer *pricer);
 
-/* `chunk` on virtual stage k of p v. The first holds the embedding too, the last
- * the head and MTP modules. */
+/* `chunk` on virtual stage k of p v. The first holds the embedding too and starts at
+ * layer 0; the last holds the head and MTP modules too and ends at the last layer. */
 void mcp_stage_price(struct mcp_pricer *pricer, const struct mcp_plan *plan, int k,
                      const struct mcp_chunk *chunk, struct mcp_stage *out);
 
