@@ -23,6 +23,7 @@ struct view {
     double chain_forward, chain_backward;
     double lead;           /* longest, of all stages but the last together */
     int smallest, largest; /* chunks, for v > 1 */
+    int thin;              /* ranks at most that have only the smallest */
 };
 
 static double pair(const struct mcp_layer_floor *layer)
@@ -41,6 +42,7 @@ static struct view view_of(const struct mcp_floor *floor, int index)
                         .chain_backward = (stages - 1) * floor->hop_backward_ns,
                         .smallest = floor->num_layers / stages,
                         .largest = (floor->num_layers + stages - 1) / stages};
+    view.thin = (stages * view.largest - floor->num_layers) / floor->v;
     for (int i = 0; i < floor->num_kinds; i++) {
         const struct mcp_layer_floor *k = &floor->least[i];
         view.chain_forward += k->num_layers * k->forward_ns;
@@ -81,6 +83,14 @@ static void add_line(struct cap *cap, double base, double slope)
     cap->slope[cap->num_lines++] = slope;
 }
 
+/* Layers in the first chunks of ranks below s: a rank's larger chunks come first, so
+ * that a small one there makes its rank thin. */
+static int layers_below(const struct view *view, int s)
+{
+    int thin = s < view->thin ? s : view->thin;
+    return s * view->largest - thin * (view->largest - view->smallest);
+}
+
 /* After the first microbatch has come back to s, what s still has to do; then its
  * last backward goes down. */
 static void line_after_first(const struct view *view, int s, const struct mcp_layer_floor *ends,
@@ -104,9 +114,8 @@ static void line_interleaved(const struct view *view, int s, const struct mcp_la
     const struct mcp_layer_floor *kind = view->kind;
     int p = f->p, v = f->v, above = p - 1 - s;
     double m = (double)f->m, before = fmin(2 * above + (v - 1) * p + 1, m * v);
-    double chunk_backward = view->smallest * view->least_backward;
-    double base = view->chain_forward + p * f->hop_backward_ns - f->hop_backward_ns - view->lead +
-                  (p - 1) * chunk_backward;
+    double way = (above * view->smallest + layers_below(view, s)) * view->least_backward;
+    double base = view->chain_forward + (p - 1) * f->hop_backward_ns - view->lead + way;
     base += above > 0 ? f->ends[1].backward_ns : 0;
     base += s > 0 ? f->ends[0].backward_ns : 0;
     base += m * ends->backward_ns + fmax(0, m - before) * ends->forward_ns;
@@ -123,8 +132,8 @@ static void line_of_rank(const struct view *view, int s, const struct mcp_layer_
     if (s == f->p - 1)
         way -= f->send_ns; /* its first slot receives while it waits */
     double sends = f->p > 1 ? 2 * f->v * f->send_ns : 0;
-    int chunk = f->v > 1 ? view->smallest : 0;
-    double below = s * chunk * view->least_pair + (s > 0 ? pair(&f->ends[0]) : 0);
+    double below = f->v > 1 ? layers_below(view, s) * view->least_pair : 0;
+    below += s > 0 ? pair(&f->ends[0]) : 0;
     add_line(cap, way + fmax(0, below - view->lead) + m * (pair(ends) + sends),
              m * pair(view->kind));
 }
