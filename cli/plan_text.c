@@ -358,11 +358,12 @@ static void write_refused(struct mcp_text *out, const struct mcp_style *style,
 static const char *proof_text(struct mcp_arena *arena, const struct mcp_plan_view *view)
 {
     const struct mcp_search_record *record = &view->answer->record;
+    const char *why = view->stopped ? "interrupted, so not proven best" : "not proven best";
+    if (!record->proven_optimal && record->gap_frac < 0.99)
+        return mcp_format(arena, "%s: a plan that was not looked at could be up to %.1f %% faster",
+                          why, 100 * record->gap_frac);
     if (!record->proven_optimal)
-        return mcp_format(arena,
-                          "not proven best: a plan that was not looked at could be up to "
-                          "%.1f %% faster",
-                          100 * record->gap_frac);
+        return mcp_format(arena, "%s, and how much faster another could be is not known", why);
     if (view->chosen)
         return "proven best of all that meet what is required: every cut of the layers into "
                "stages, every recompute";

@@ -44,7 +44,8 @@ struct choosing {
     struct tuple *tuples;
     int num_columns;
     struct column *columns; /* [MOST_POOL] */
-    int64_t best_ns;        /* of columns that hold */
+    int64_t best_ns;        /* of columns that hold, */
+    int best;               /* the column; -1: none */
     int64_t open_ns;        /* no plan that was not looked at takes less */
     struct mcp_search_record record;
 };
@@ -217,8 +218,10 @@ static bool add_column(struct choosing *c, const struct mcp_plan *plan, int layo
     for (int i = 0; i < requirements->count; i++)
         column->values[i] =
             mcp_require_value(c->question, requirements->items[i].name, plan, c->prediction);
-    if (column->holds && column->time_ns < c->best_ns)
+    if (column->holds && column->time_ns < c->best_ns) {
         c->best_ns = column->time_ns;
+        c->best = c->num_columns - 1;
+    }
     return column->holds;
 }
 
@@ -295,15 +298,28 @@ static void open_tuple(struct choosing *c, const struct tuple *tuple)
         split_otherwise(c, &plan, tuple->layout);
 }
 
+static void tell(const struct choosing *c, size_t at)
+{
+    if (c->options->progress)
+        c->options->progress(c->options->progress_context, (double)at / (double)c->num_tuples,
+                             c->best >= 0 ? &c->columns[c->best].found : NULL);
+}
+
+static bool stopped(const struct choosing *c)
+{
+    return c->options->stop && *c->options->stop != 0;
+}
+
 /* Best bound first, until none that is left can be in the pool. */
 static void fill_pool(struct choosing *c)
 {
     size_t i = 0;
     int most = c->options->max_splits > 0 ? c->options->max_splits : INT_MAX;
-    while (i < c->num_tuples && c->num_columns < MOST_POOL && (int64_t)i < most) {
+    while (i < c->num_tuples && c->num_columns < MOST_POOL && (int64_t)i < most && !stopped(c)) {
         double reach = (double)c->best_ns * (1 + c->options->pool_frac);
         if (c->best_ns < INT64_MAX && (double)c->tuples[i].bound_ns > reach)
             break;
+        tell(c, i);
         open_tuple(c, &c->tuples[i++]);
     }
     if (i < c->num_tuples)
@@ -430,6 +446,7 @@ void mcp_choose(struct mcp_arena *arena, const struct mcp_question *question,
                          .limit_bytes = limit_of(question, requirements),
                          .columns = MCP_ARRAY(arena, MOST_POOL, struct column),
                          .best_ns = INT64_MAX,
+                         .best = -1,
                          .open_ns = INT64_MAX};
     *out = (struct mcp_answer){0};
     for (int i = 0; i < MCP_NUM_RECOMPUTES; i++)

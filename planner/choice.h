@@ -22,6 +22,10 @@ struct mcp_choice_options {
     int top;          /* plans to keep, of different degrees; at least 1 */
     double pool_frac; /* 0.03: tuples bounded within 3 % of the best are in the pool */
     int max_splits;   /* tuples to split before giving up the proof; 0: any number */
+    /* as in planner/search.h */
+    void (*progress)(void *context, double done_frac, const struct mcp_found *best);
+    void *progress_context;
+    const volatile sig_atomic_t *stop;
 };
 
 /* The fastest plan that meets `requirements`, which may be none. The space should
