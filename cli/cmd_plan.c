@@ -108,6 +108,9 @@ static enum mcp_status choose(struct mcp_context *ctx, const struct mcp_search_o
     if (asked->exhaustive)
         return mcp_fail(&ctx->err, MCP_USAGE,
                         "--method exhaustive knows bounds alone; leave it out, or require less");
+    if (asked->uniform)
+        return mcp_fail(&ctx->err, MCP_USAGE,
+                        "--uniform-stages knows bounds alone; leave it out, or require less");
     const struct mcp_choice_options options = choice_options(asked, asked->top);
     mcp_choose(ctx->arena, view->question, space, view->requirements, &options, answer);
     view->chosen = true;
@@ -408,7 +411,9 @@ enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
         .objective = view.objective,
         .top = args.top < MOST_TOP ? args.top : MOST_TOP,
         .exhaustive = args.method.value == MCP_METHOD_EXHAUSTIVE,
+        .uniform = args.uniform_stages,
     };
+    view.uniform = options.uniform || options.objective == MCP_OBJECTIVE_MEMORY;
     mcp_plan_watch_begin(&watch, &options);
     enum mcp_status status = answer(ctx, &args, &options, &view);
     mcp_plan_watch_end(&watch);

@@ -18,6 +18,7 @@ struct mcp_plan_view {
     const char *method;     /* "search", "exhaustive", "rule" */
     const char *arithmetic; /* of the rule of thumb, else NULL */
     bool chosen;            /* by planner/choice.h, under requirements */
+    bool uniform;           /* uneven stages were not looked at */
     bool stopped;           /* ctrl-C: the answer is the best so far */
     bool predicts;          /* everything was pinned: fitting or not, this is the answer */
     bool has_plan;
