@@ -9,10 +9,11 @@
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char mcp_rule_required[] = "required";
 
-enum { MOST_POOL = 512, MOST_NODES = 20000, MOST_MILPS = 64 };
+enum { MOST_POOL = 1024, MOST_NODES = 20000, MOST_MILPS = 64 };
 
 struct tuple {
     int64_t bound_ns;
@@ -345,15 +346,25 @@ static void add_requirement_row(const struct choosing *c, struct mcp_ilp *ilp, i
         mcp_ilp_set(ilp, row, i, c->columns[i].values[index] * scale);
 }
 
-/* Sets have no row: a column outside one is fixed to 0, and so is what a row's
- * tolerance would let through. */
+/* Sets and strict limits have no row: a column that breaks one is fixed to 0. */
+static bool may_be_chosen(const struct choosing *c, const struct column *column)
+{
+    for (int i = 0; i < c->requirements->count; i++) {
+        const struct mcp_requirement *r = &c->requirements->items[i];
+        bool row = r->op == MCP_AT_MOST || r->op == MCP_AT_LEAST;
+        if (!row && !column->holds && !mcp_requirement_holds(r, column->values[i]))
+            return false;
+    }
+    return true;
+}
+
 static struct mcp_ilp *programme(const struct choosing *c)
 {
     struct mcp_ilp *ilp = mcp_ilp_new(c->arena);
     double scale = c->best_ns < INT64_MAX ? 1000 / (double)c->best_ns : 1;
     for (int i = 0; i < c->num_columns; i++)
-        mcp_ilp_column(ilp, 0, c->columns[i].holds ? 1 : 0, (double)c->columns[i].time_ns * scale,
-                       true);
+        mcp_ilp_column(ilp, 0, may_be_chosen(c, &c->columns[i]) ? 1 : 0,
+                       (double)c->columns[i].time_ns * scale, true);
     int one = mcp_ilp_row(ilp, 1, 1);
     for (int i = 0; i < c->num_columns; i++)
         mcp_ilp_set(ilp, one, i, 1);
@@ -362,11 +373,12 @@ static struct mcp_ilp *programme(const struct choosing *c)
     return ilp;
 }
 
-static void forbid_layout(const struct choosing *c, struct mcp_ilp *ilp, int layout)
+/* Column `at`, or all of its degrees. */
+static void forbid(const struct choosing *c, struct mcp_ilp *ilp, int at, bool degrees)
 {
     int row = mcp_ilp_row(ilp, 0, 0);
     for (int i = 0; i < c->num_columns; i++)
-        if (c->columns[i].layout == layout)
+        if (i == at || (degrees && c->columns[i].layout == c->columns[at].layout))
             mcp_ilp_set(ilp, row, i, 1);
 }
 
@@ -398,8 +410,12 @@ static void choose(struct choosing *c, struct mcp_answer *out)
         if (result.status != MCP_ILP_OPTIMAL && result.status != MCP_ILP_FEASIBLE)
             return;
         int at = chosen(c, &result);
-        out->found[out->count++] = c->columns[at].found;
-        forbid_layout(c, ilp, c->columns[at].layout);
+        if (out->count == 0 && c->columns[at].holds && c->columns[at].time_ns > c->best_ns)
+            at = c->best;                  /* as good within the solver's tolerance */
+        bool holds = c->columns[at].holds; /* not only within a row's tolerance */
+        if (holds)
+            out->found[out->count++] = c->columns[at].found;
+        forbid(c, ilp, at, holds);
     }
 }
 
@@ -408,7 +424,7 @@ static int by_count(const void *a, const void *b)
     const struct mcp_refused *x = a, *y = b;
     if (x->count != y->count)
         return x->count < y->count ? 1 : -1;
-    return (x->rule > y->rule) - (x->rule < y->rule);
+    return strcmp(x->rule, y->rule);
 }
 
 static void conclude(struct choosing *c, struct mcp_answer *out)
