@@ -86,11 +86,12 @@ struct wave {
     struct bar bar;
     enum wave_kind kind;
     int count;
-    const struct mcp_family *families; /* [count] */
-    struct mcp_tuple *splits;          /* [count] */
+    struct mcp_family *families; /* [count] */
+    struct mcp_tuple *splits;    /* [count] */
     /* what each gave */
     struct mcp_tuple *tuples[LONGEST_WAVE];
     int num_tuples[LONGEST_WAVE];
+    const char *refuted[LONGEST_WAVE]; /* the whole family, by memory */
     int64_t priced[LONGEST_WAVE], milps[LONGEST_WAVE];
 };
 
@@ -101,13 +102,18 @@ static int layout_of(const struct wave *wave, int i)
 
 static void look_into(struct wave *wave, struct mcp_look *look, int i)
 {
-    const struct mcp_family *family = &wave->families[i];
+    struct mcp_family *family = &wave->families[i];
     const struct mcp_lot *lot = look->lot;
     int orders = lot->choices.rank_orders.count, each = lot->variants / orders;
     bool others = wave->kind == OTHER_ORDERS;
     int first = others ? 1 : 0, last = others ? orders - 1 : 0;
-    if (others && !lot->better_orders && !mcp_family_reaches(look, family, 0))
-        last = 0;
+    wave->num_tuples[i] = 0;
+    wave->refuted[i] = mcp_family_refuted(look, family);
+    if (wave->refuted[i] != NULL || (others && !family->reached))
+        return;
+    family->reached = mcp_family_reaches(look, family);
+    if (!family->reached || last < first)
+        return;
     wave->num_tuples[i] = (last - first + 1) * each;
     wave->tuples[i] = MCP_ARRAY(look->desk->arena, wave->num_tuples[i], struct mcp_tuple);
     for (int order = first; order <= last; order++)
@@ -124,7 +130,7 @@ static void work(struct wave *wave, int i)
                             .lot = lot,
                             .cutoff_ns = bar.ns,
                             .cutoff_bytes = bar.bytes};
-    mcp_desk_open(look.desk, search->question);
+    mcp_desk_open(look.desk, search->question, lot->layout.tensor_parallel);
     if (wave->kind == SPLITS)
         mcp_look_split(&look, MOST_MILPS, &wave->splits[i]);
     else
@@ -171,8 +177,8 @@ static void count_tuple(struct wave *wave, const struct mcp_tuple *tuple)
         record->fitting++;
     else if (tuple->state == MCP_TUPLE_BOUNDED)
         record->bounded++;
-    else
-        mcp_record_refute(record, tuple);
+    else if (tuple->state != MCP_TUPLE_COUNTED)
+        mcp_record_refute(record, tuple->refuted, 1);
 }
 
 static void join_best(struct wave *wave, const struct mcp_tuple *tuple)
@@ -199,16 +205,37 @@ static void join_tuple(struct wave *wave, const struct mcp_tuple *tuple)
     kept->items[kept->count++] = *tuple;
 }
 
+/* Tuples of the family that the wave's kind has to count. */
+static int to_count(const struct wave *wave, const struct mcp_family *family)
+{
+    const struct mcp_lot *lot = &wave->search->lots[family->layout];
+    int orders = lot->choices.rank_orders.count, each = lot->variants / orders;
+    if (wave->kind == FIRST_ORDER)
+        return each;
+    for (unsigned left = family->refuted; left != 0; left &= left - 1)
+        each--;
+    return each * (orders - 1);
+}
+
 static void join_families(struct wave *wave)
 {
+    struct mcp_search_record *record = &wave->search->record;
     for (int i = 0; i < wave->count; i++) {
-        const struct mcp_lot *lot = &wave->search->lots[wave->families[i].layout];
-        int each = lot->variants / lot->choices.rank_orders.count;
-        int expected = wave->kind == OTHER_ORDERS ? lot->variants - each : each;
-        for (int k = 0; k < wave->num_tuples[i]; k++)
-            join_tuple(wave, &wave->tuples[i][k]);
-        if (wave->class == MCP_KEEPS_ALL)
-            wave->search->record.bounded += expected - wave->num_tuples[i];
+        const struct mcp_family *family = &wave->families[i];
+        int left = to_count(wave, family),
+            orders = wave->search->lots[family->layout].choices.rank_orders.count;
+        for (int k = 0; k < wave->num_tuples[i]; k++) {
+            const struct mcp_tuple *tuple = &wave->tuples[i][k];
+            join_tuple(wave, tuple);
+            left -= tuple->state != MCP_TUPLE_COUNTED;
+            if (tuple->state == MCP_TUPLE_REFUTED && wave->kind == FIRST_ORDER &&
+                wave->class == MCP_KEEPS_ALL)
+                mcp_record_refute(record, tuple->refuted, orders - 1);
+        }
+        if (wave->class == MCP_KEEPS_ALL && wave->refuted[i] != NULL)
+            mcp_record_refute(record, wave->refuted[i], left);
+        else if (wave->class == MCP_KEEPS_ALL)
+            record->bounded += left;
     }
 }
 
@@ -252,9 +279,11 @@ static void tell(const struct mcp_search *search, double done_frac)
 static int next_wave(const struct wave *wave, size_t at, int most)
 {
     const struct mcp_families *all = &wave->search->families[wave->class];
+    bool memory = wave->search->objective == MCP_OBJECTIVE_MEMORY;
+    double bar = (double)(memory ? wave->bar.bytes : wave->bar.ns);
     int count = 0;
     while (count < most && at + (size_t)count < all->count &&
-           all->items[at + (size_t)count].bound_ns <= (double)wave->bar.ns)
+           all->items[at + (size_t)count].bound <= bar)
         count++;
     return count;
 }
@@ -262,11 +291,8 @@ static int next_wave(const struct wave *wave, size_t at, int most)
 static void skip_rest(struct wave *wave, size_t at)
 {
     const struct mcp_families *all = &wave->search->families[wave->class];
-    for (; wave->class == MCP_KEEPS_ALL && at < all->count; at++) {
-        const struct mcp_lot *lot = &wave->search->lots[all->items[at].layout];
-        int each = lot->variants / lot->choices.rank_orders.count;
-        wave->search->record.bounded += wave->kind == OTHER_ORDERS ? lot->variants - each : each;
-    }
+    for (; wave->class == MCP_KEEPS_ALL && at < all->count; at++)
+        wave->search->record.bounded += to_count(wave, &all->items[at]);
 }
 
 /* Waves grow, as the bar moves less and less. */
@@ -284,7 +310,7 @@ static bool stopped(struct mcp_search *search)
 static void run_families(struct mcp_search *search, int class, int top, enum wave_kind kind)
 {
     struct wave wave = {.search = search, .class = class, .kind = kind};
-    const struct mcp_families *all = &search->families[class];
+    struct mcp_families *all = &search->families[class];
     size_t at = 0;
     for (int length = 1; at < all->count; length = longer(length)) {
         wave.bar = common_bar(search, class, top);
@@ -293,7 +319,7 @@ static void run_families(struct mcp_search *search, int class, int top, enum wav
         if (wave.count == 0)
             break;
         if (stopped(search)) {
-            leave_open(search, all->items[at].bound_ns);
+            leave_open(search, all->items[at].bound);
             break;
         }
         run_wave(&wave);
@@ -525,6 +551,6 @@ void mcp_search(struct mcp_arena *arena, const struct mcp_question *question,
     *out = (struct mcp_answer){0};
     run(arena, &search, out);
     mcp_arena_free(search.arena);
-    if (out->count == 0 || options->smallest)
+    if (options->smallest)
         find_smallest(arena, asked, out);
 }

@@ -41,8 +41,8 @@ struct mcp_found {
 struct mcp_search_options {
     enum mcp_objective objective;
     int top;         /* plans to keep, of different layouts; at least 1 */
-    bool exhaustive; /* price also what cannot win */
-    bool smallest;   /* price also what keeps too much: `smallest` is then exact */
+    bool exhaustive; /* price also what cannot win: every uniform plan; splits are bounded */
+    bool smallest;   /* find too what needs the least memory, whether it fits or not */
     int num_threads; /* 0: as many as there are cores */
     bool uniform;    /* layers spread evenly, all with the same recompute; --objective memory
                         always is */
@@ -79,7 +79,7 @@ struct mcp_answer {
     struct mcp_found *found; /* [count] best first, each of another layout */
     struct mcp_search_record record;
     bool has_smallest;
-    struct mcp_found smallest; /* needs the least memory of those priced that keep all rules */
+    struct mcp_found smallest; /* needs the least memory of uniform plans that keep all rules */
     bool has_beyond[2];
     struct mcp_found beyond[2]; /* the best that breaks the pipeline rule, the batch rule alone */
 };

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question)
+void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question, int tensor_parallel)
 {
     if (desk->arena != NULL)
         return;
@@ -11,6 +11,8 @@ void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question)
     desk->scratch = mcp_arena_new();
     desk->pricer = mcp_pricer_new(desk->arena, question);
     desk->prediction = MCP_NEW(desk->arena, struct mcp_prediction);
+    if (question->cluster->next == NULL)
+        desk->near = mcp_near_new(desk->arena, question, tensor_parallel);
 }
 
 static void keep(const struct mcp_look *look, const struct mcp_plan *plan,
@@ -110,36 +112,77 @@ static void lower_bar(struct mcp_look *look, const struct mcp_tuple *tuple)
         look->cutoff_bytes = bytes;
 }
 
-bool mcp_family_reaches(const struct mcp_look *look, const struct mcp_family *family, int order)
+const char *mcp_family_refuted(const struct mcp_look *look, const struct mcp_family *family)
+{
+    struct mcp_plan plan;
+    if (look->search->options->exhaustive)
+        return NULL;
+    mcp_choices_plan(&look->lot->choices, mcp_family_index(look->lot, family, 0), &plan);
+    return mcp_loose_refute(family, look->search, &plan);
+}
+
+bool mcp_family_reaches(const struct mcp_look *look, const struct mcp_family *family)
+{
+    struct mcp_plan plan;
+    const struct mcp_search *search = look->search;
+    if (search->options->exhaustive || look->desk->near == NULL)
+        return true;
+    mcp_choices_plan(&look->lot->choices, mcp_family_index(look->lot, family, 0), &plan);
+    if (!mcp_loose_reaches(family, search, &plan, look->cutoff_ns))
+        return false;
+    return look->cutoff_ns == INT64_MAX ||
+           mcp_near_reaches(look->desk->near, &plan, search->recompute, look->cutoff_ns);
+}
+
+/* The same in one rank order, on the machine as it is. */
+static bool order_reaches(const struct mcp_look *look, const struct mcp_family *family, int order)
 {
     struct mcp_plan plan;
     struct mcp_floor floor;
-    if (look->search->options->exhaustive || look->cutoff_ns == INT64_MAX)
+    if (look->search->options->exhaustive || look->cutoff_ns == INT64_MAX ||
+        look->desk->near == NULL)
         return true;
     mcp_choices_plan(&look->lot->choices, mcp_family_index(look->lot, family, order), &plan);
-    if (plan.stage_pool != NULL)
-        return true;
-    plan.zero_stage = 0; /* transfers of gradients and weights beside slots left out */
+    plan.zero_stage = 0;
     mcp_floor_load(look->desk->pricer, &plan, look->search->recompute, MCP_FLOOR_SLOTS, &floor);
     return reaches(look, &floor);
 }
 
-void mcp_look_into(struct mcp_look *look, const struct mcp_family *family, int order,
+/* A mixed cluster has more variants than bits, but one rank order. */
+static bool is_refuted(const struct mcp_family *family, int variant)
+{
+    return variant < 32 && (family->refuted >> variant & 1) != 0;
+}
+
+static void set_refuted(struct mcp_family *family, int variant)
+{
+    if (variant < 32)
+        family->refuted |= 1u << variant;
+}
+
+void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
                    struct mcp_tuple *out)
 {
     const struct mcp_lot *lot = look->lot;
     int orders = lot->choices.rank_orders.count, count = lot->variants / orders;
-    bool any = mcp_family_reaches(look, family, order);
+    bool any = order_reaches(look, family, order);
     for (int i = 0; i < count; i++) {
         struct mcp_plan plan;
         struct mcp_tuple *tuple = &out[i];
         *tuple = (struct mcp_tuple){.state = MCP_TUPLE_BOUNDED, .layout = family->layout};
         tuple->index = mcp_family_index(lot, family, i * orders + order);
-        if (!any)
+        if (order > 0 && is_refuted(family, i))
+            tuple->state = MCP_TUPLE_COUNTED;
+        if (!any || tuple->state == MCP_TUPLE_COUNTED)
             continue;
         mcp_choices_plan(&lot->choices, tuple->index, &plan);
-        if (!look->search->options->exhaustive && !survives(look, &plan, tuple))
+        if (look->search->options->exhaustive)
+            tuple->bound_ns = mcp_bound_ns(look->desk->pricer, &plan);
+        else if (!survives(look, &plan, tuple)) {
+            if (tuple->state == MCP_TUPLE_REFUTED)
+                set_refuted(family, i);
             continue;
+        }
         tuple->state = MCP_TUPLE_OPEN;
         price_uniform(look, &plan, tuple);
         lower_bar(look, tuple);

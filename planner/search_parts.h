@@ -14,8 +14,15 @@
 /* Plans that keep the article's rules, and those that break one of them. */
 enum mcp_class { MCP_KEEPS_ALL, MCP_BREAKS_PIPELINE, MCP_BREAKS_BATCH, MCP_NUM_CLASSES };
 
+struct mcp_loose;
+struct mcp_loose_price;
+struct mcp_near;
+
 struct mcp_family {
-    double bound_ns;
+    double bound; /* loose: nanoseconds, or bytes where they are the objective */
+    const struct mcp_loose_price *loose; /* NULL: nothing is known */
+    unsigned refuted; /* variants of the first rank order, bit by bit: the same in all orders */
+    bool reached;     /* within the bar on the near machine, when it was looked into */
     int layout;
     int first; /* of its tuples, over all choices but ZeRO, placement and rank order */
 };
@@ -31,13 +38,15 @@ struct mcp_desk {
     struct mcp_arena *arena, *scratch; /* NULL: not used yet */
     struct mcp_pricer *pricer;
     struct mcp_prediction *prediction;
+    struct mcp_near *near; /* NULL on a mixed cluster */
 };
 
 enum mcp_tuple_state {
     MCP_TUPLE_BOUNDED, /* cannot win */
     MCP_TUPLE_REFUTED, /* memory: no split fits */
     MCP_TUPLE_FITS,    /* a plan was priced that fits */
-    MCP_TUPLE_OPEN     /* uniform plans do not fit, a split might */
+    MCP_TUPLE_OPEN,    /* uniform plans do not fit, a split might */
+    MCP_TUPLE_COUNTED  /* refuted like that with the first rank order, and counted there */
 };
 
 struct mcp_tuple { /* looked into */
@@ -89,7 +98,8 @@ int mcp_found_compare(enum mcp_objective objective, const struct mcp_found *a,
                       const struct mcp_found *b);
 int mcp_plan_compare(const struct mcp_plan *a, const struct mcp_plan *b); /* the last of these */
 void mcp_record_refuse(struct mcp_search_record *record, const char *rule, int64_t count);
-void mcp_record_refute(struct mcp_search_record *record, const struct mcp_tuple *tuple);
+/* Memory refuses; by: what alone is too much, NULL where it was priced. */
+void mcp_record_refute(struct mcp_search_record *record, const char *by, int64_t count);
 void mcp_record_sort(struct mcp_search_record *record);
 
 /* search_tuples.c: lots, and families by class, legal and not dominated, ascending by
@@ -97,6 +107,25 @@ void mcp_record_sort(struct mcp_search_record *record);
 void mcp_search_enumerate(struct mcp_search *search);
 /* The family's plan with variant 0 <= k < lot->variants, no chunks. */
 int64_t mcp_family_index(const struct mcp_lot *lot, const struct mcp_family *family, int variant);
+
+/* search_loose.c: bounds on kinder machines. Turned to each tensor and context degree
+ * in turn. */
+struct mcp_loose *mcp_loose_new(struct mcp_search *search);
+void mcp_loose_turn(struct mcp_loose *loose, const struct mcp_layout *layout);
+void mcp_loose_free(struct mcp_loose *loose);
+/* Sets bound and loose. */
+void mcp_loose_bound(struct mcp_loose *loose, const struct mcp_plan *plan,
+                     struct mcp_family *family);
+const char *mcp_loose_refute(const struct mcp_family *family, const struct mcp_search *search,
+                             const struct mcp_plan *plan);
+/* Can the family end in time, within memory, if all it holds between steps is sharded? */
+bool mcp_loose_reaches(const struct mcp_family *family, const struct mcp_search *search,
+                       const struct mcp_plan *plan, int64_t time_ns);
+struct mcp_near *mcp_near_new(struct mcp_arena *arena, const struct mcp_question *question,
+                              int tensor_parallel);
+/* Can the slots of `plan` end in time in any rank order, memory aside? */
+bool mcp_near_reaches(struct mcp_near *near, const struct mcp_plan *plan, const bool *recompute,
+                      int64_t time_ns);
 
 /* search_open.c. What cannot take less than cutoff_ns is bounded. */
 struct mcp_look {
@@ -106,13 +135,15 @@ struct mcp_look {
     int64_t cutoff_ns, cutoff_bytes; /* INT64_MAX: none */
     int64_t priced, milps;           /* counted here */
 };
-/* Can the family's slots alone end in time, in its order-th rank order? */
-bool mcp_family_reaches(const struct mcp_look *look, const struct mcp_family *family, int order);
+/* What of the family cannot fit, however sharded; NULL: some tuple may. */
+const char *mcp_family_refuted(const struct mcp_look *look, const struct mcp_family *family);
+/* Can the family's slots alone end in time, in any rank order? */
+bool mcp_family_reaches(const struct mcp_look *look, const struct mcp_family *family);
 /* Looks into the variants with that order; out: [lot->variants / rank orders]. */
-void mcp_look_into(struct mcp_look *look, const struct mcp_family *family, int order,
+void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
                    struct mcp_tuple *out);
 /* search_split.c: the tuple's best split that beats cutoff_ns. */
 void mcp_look_split(struct mcp_look *look, int max_milps, struct mcp_tuple *tuple);
-void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question);
+void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question, int tensor_parallel);
 
 #endif

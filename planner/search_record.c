@@ -37,11 +37,11 @@ int64_t mcp_search_refused(const struct mcp_search_record *record, const char *r
     return 0;
 }
 
-void mcp_record_refute(struct mcp_search_record *record, const struct mcp_tuple *tuple)
+void mcp_record_refute(struct mcp_search_record *record, const char *by, int64_t count)
 {
-    mcp_record_refuse(record, mcp_rule_memory, 1);
-    if (tuple->refuted != NULL)
-        count_in(record->refuted, &record->num_refuted, 4, (struct mcp_refused){tuple->refuted, 1});
+    mcp_record_refuse(record, mcp_rule_memory, count);
+    if (by != NULL)
+        count_in(record->refuted, &record->num_refuted, 4, (struct mcp_refused){by, count});
 }
 
 static int by_count(const void *a, const void *b)
