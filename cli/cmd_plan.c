@@ -158,6 +158,21 @@ static enum mcp_status read_requirements(struct mcp_context *ctx, const struct m
     return MCP_OK;
 }
 
+/* What no bound on a value can say, the search does not decide. */
+static enum mcp_status check_requirements(struct mcp_context *ctx,
+                                          const struct mcp_requirements *requirements)
+{
+    for (int i = 0; i < requirements->count; i++) {
+        const struct mcp_requirements one = {1, &requirements->items[i]};
+        if (mcp_require_more(&one))
+            return mcp_fail(&ctx->err, MCP_USAGE,
+                            "--require '%s': only bounds on what is searched are decided "
+                            "(pipeline_parallel<=8, microbatch_size=2), not lists and outcomes",
+                            mcp_printable(ctx->arena, one.items[0].text));
+    }
+    return MCP_OK;
+}
+
 static enum mcp_status search(struct mcp_context *ctx, const struct mcp_plan_args *args,
                               const struct mcp_plan_space *asked, struct mcp_plan_view *view)
 {
@@ -169,6 +184,7 @@ static enum mcp_status search(struct mcp_context *ctx, const struct mcp_plan_arg
         .exhaustive = args->method.value == MCP_METHOD_EXHAUSTIVE,
     };
     *space = *asked;
+    MCP_TRY(check_requirements(ctx, view->requirements));
     MCP_TRY(mcp_require_bound(view->requirements, space, &ctx->err));
     MCP_TRY(mcp_space_check(view->question, space, &ctx->err));
     view->predicts = predicts(ctx->arena, view->question, space);

@@ -100,8 +100,7 @@ static struct mcp_option *search_options(struct mcp_plan_args *a, struct mcp_opt
          "search; rule: square roots of the sizes; exhaustive: price also what cannot win"},
         {"objective", MCP_OPT_CHOICE, &a->objective, "what the best plan has least of"},
         {"require", MCP_OPT_LIST, &a->require,
-         "what the plan must be: 'pipeline_parallel<=8', 'tensor_parallel in 4,8', "
-         "'peak_memory_frac>=0.9' (repeatable)"},
+         "bounds on what is searched: 'pipeline_parallel<=8', 'microbatch_size=2'"},
         {"top", MCP_OPT_COUNT, &a->top, "plans to show, of different layouts"},
         {"pipeline-rule", MCP_OPT_CHOICE, &a->pipeline_rule,
          "at most a fifth as many stages as layers"},

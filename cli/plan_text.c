@@ -8,7 +8,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { BAR_CELLS = 60, MOST_STAGES = 8, MOST_SHARES = 8, LABEL = 12 };
+enum {
+    MOST_BAR_CELLS = 60,
+    LEAST_BAR_CELLS = 24,
+    BESIDE_BAR = 26,
+    MOST_STAGES = 8,
+    MOST_SHARES = 8,
+    LABEL = 12
+};
 
 const char *mcp_plan_gib(struct mcp_arena *arena, int64_t bytes)
 {
@@ -18,6 +25,15 @@ const char *mcp_plan_gib(struct mcp_arena *arena, int64_t bytes)
 const char *mcp_plan_device(const struct mcp_question *question)
 {
     return mcp_same(question->cluster->gpu.name, "cpu") ? "CPU" : "GPU";
+}
+
+/* Room for a bar with a label before it and a value behind it. */
+static int bar_cells(const struct mcp_style *style)
+{
+    int cells = style->width - BESIDE_BAR;
+    return cells > MOST_BAR_CELLS    ? MOST_BAR_CELLS
+           : cells < LEAST_BAR_CELLS ? LEAST_BAR_CELLS
+                                     : cells;
 }
 
 static const char *plus_minus(const struct mcp_style *style)
@@ -155,7 +171,7 @@ static void write_time(struct mcp_text *out, const struct mcp_style *style,
             mcp_show(arena, shares[i].seconds, MCP_SECONDS), MCP_PLAIN};
     mcp_heading(out, style, "Where the time goes");
     mcp_text_add(out, "  ");
-    mcp_stacked_line(out, style, parts, count, 0, BAR_CELLS);
+    mcp_stacked_line(out, style, parts, count, 0, bar_cells(style));
     mcp_text_add(out, "  %s\n", mcp_show(arena, p->iteration_s, MCP_SECONDS));
     mcp_stacked_legend(out, style, parts, count, p->iteration_s);
     mcp_text_add(out,
@@ -193,7 +209,7 @@ static void write_stage_memory(struct mcp_text *out, const struct mcp_style *sty
     mcp_plan_memory_parts(out->arena, &p->stages[stage].memory, parts);
     mcp_text_add(out, "  %-*s", LABEL, mcp_format(out->arena, "stage %d", stage));
     mcp_stacked_line(out, style, parts, NUM_PARTS, (double)p->memory_limit_bytes,
-                     BAR_CELLS - LABEL);
+                     bar_cells(style) - LABEL);
     mcp_text_add(out, "  %s%s\n", mcp_plan_gib(out->arena, total),
                  stage == p->peak_stage ? ", the fullest" : "");
 }
@@ -260,37 +276,63 @@ static const char *losses(struct mcp_arena *arena, enum mcp_objective objective,
                       mcp_show(arena, next, MCP_SECONDS));
 }
 
+/* Degrees and choices in cells of their own, or where the page is narrow in one. */
+enum { WIDE = 100, NUM_WIDE = 13, NUM_NARROW = 6 };
+
 static void add_alternative(struct mcp_table *table, struct mcp_arena *arena,
-                            const struct mcp_plan *plan)
+                            const struct mcp_plan *plan, bool wide)
 {
-    mcp_table_cell(table, "%d", plan->tensor_parallel);
-    mcp_table_cell(table, "%d", plan->context_parallel);
-    mcp_table_cell(table, "%d", plan->pipeline_parallel);
-    mcp_table_cell(table, "%d", plan->data_parallel);
-    mcp_table_cell(table, "%d", plan->expert_parallel);
-    mcp_table_cell(table, "%d", plan->virtual_stages);
-    mcp_table_cell(table, "%d", plan->microbatch_size);
-    mcp_table_cell(table, "%d", plan->zero_stage);
-    mcp_table_cell(table, "%s", mcp_plan_recompute_text(arena, plan));
+    struct mcp_text narrow = mcp_text_new(arena);
+    const struct {
+        const char *letter;
+        int value, usual;
+    } cells[] = {
+        {"t", plan->tensor_parallel, 1},   {"c", plan->context_parallel, 1},
+        {"p", plan->pipeline_parallel, 1}, {"d", plan->data_parallel, 1},
+        {"e", plan->expert_parallel, 1},   {"v", plan->virtual_stages, 1},
+        {"b", plan->microbatch_size, 0},   {"z", plan->zero_stage, 0},
+    };
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        if (wide)
+            mcp_table_cell(table, "%d", cells[i].value);
+        else if (cells[i].value != cells[i].usual)
+            mcp_text_add(&narrow, "%s%s%d", narrow.length > 0 ? " " : "", cells[i].letter,
+                         cells[i].value);
+    }
+    if (!wide)
+        mcp_table_cell(table, "%s", narrow.data);
 }
 
-static void write_alternatives(struct mcp_text *out, const struct mcp_style *style,
-                               const struct mcp_plan_view *view)
+static struct mcp_table *alternatives_table(struct mcp_arena *arena, bool wide)
 {
-    static const struct mcp_column columns[] = {
+    static const struct mcp_column wide_columns[NUM_WIDE] = {
         {"TP", "", MCP_RIGHT},        {"CP", "", MCP_RIGHT},   {"PP", "", MCP_RIGHT},
         {"DP", "", MCP_RIGHT},        {"EP", "", MCP_RIGHT},   {"VP", "", MCP_RIGHT},
         {"micro", "", MCP_RIGHT},     {"ZeRO", "", MCP_RIGHT}, {"recompute", "", MCP_LEFT},
         {"iteration", "", MCP_RIGHT}, {"", "", MCP_RIGHT},     {"peak", "", MCP_RIGHT},
         {"loses by", "", MCP_LEFT},
     };
+    static const struct mcp_column narrow_columns[NUM_NARROW] = {
+        {"layout", "", MCP_LEFT}, {"recompute", "", MCP_LEFT}, {"iteration", "", MCP_RIGHT},
+        {"", "", MCP_RIGHT},      {"peak", "", MCP_RIGHT},     {"loses by", "", MCP_LEFT},
+    };
+    return wide ? mcp_table_new(arena, wide_columns, NUM_WIDE)
+                : mcp_table_new(arena, narrow_columns, NUM_NARROW);
+}
+
+static void write_alternatives(struct mcp_text *out, const struct mcp_style *style,
+                               const struct mcp_plan_view *view)
+{
     struct mcp_arena *arena = out->arena;
-    struct mcp_table *table = mcp_table_new(arena, columns, sizeof columns / sizeof *columns);
+    bool wide = style->width >= WIDE;
+    struct mcp_table *table = alternatives_table(arena, wide);
     const struct mcp_prediction *best = view->prediction;
     for (int i = 0; i < view->answer->count; i++) {
         const struct mcp_prediction *p = &view->predictions[i];
+        const struct mcp_plan *plan = &view->answer->found[i].plan;
         double frac = p->iteration_s / best->iteration_s - 1;
-        add_alternative(table, arena, &view->answer->found[i].plan);
+        add_alternative(table, arena, plan, wide);
+        mcp_table_cell(table, "%s", mcp_plan_recompute_text(arena, plan));
         mcp_table_cell(table, "%s", mcp_show(arena, p->iteration_s, MCP_SECONDS));
         mcp_table_cell(table, "%s", i == 0 ? "best" : signed_percent(arena, frac));
         mcp_table_cell(table, "%s", mcp_plan_gib(arena, p->peak_memory_bytes));
