@@ -277,7 +277,7 @@ static const char *losses(struct mcp_arena *arena, enum mcp_objective objective,
 }
 
 /* Degrees and choices in cells of their own, or where the page is narrow in one. */
-enum { WIDE = 100, NUM_WIDE = 13, NUM_NARROW = 6 };
+enum { WIDE = 100, NUM_WIDE = 13, NUM_NARROW = 5 };
 
 static void add_alternative(struct mcp_table *table, struct mcp_arena *arena,
                             const struct mcp_plan *plan, bool wide)
@@ -299,8 +299,12 @@ static void add_alternative(struct mcp_table *table, struct mcp_arena *arena,
             mcp_text_add(&narrow, "%s%s%d", narrow.length > 0 ? " " : "", cells[i].letter,
                          cells[i].value);
     }
-    if (!wide)
-        mcp_table_cell(table, "%s", narrow.data);
+    const char *recompute = mcp_plan_recompute_text(arena, plan);
+    if (wide)
+        mcp_table_cell(table, "%s", recompute);
+    else
+        mcp_table_cell(table, "%s%s%s", narrow.data, mcp_same(recompute, "none") ? "" : ", ",
+                       mcp_same(recompute, "none") ? "" : recompute);
 }
 
 static struct mcp_table *alternatives_table(struct mcp_arena *arena, bool wide)
@@ -313,8 +317,8 @@ static struct mcp_table *alternatives_table(struct mcp_arena *arena, bool wide)
         {"loses by", "", MCP_LEFT},
     };
     static const struct mcp_column narrow_columns[NUM_NARROW] = {
-        {"layout", "", MCP_LEFT}, {"recompute", "", MCP_LEFT}, {"iteration", "", MCP_RIGHT},
-        {"", "", MCP_RIGHT},      {"peak", "", MCP_RIGHT},     {"loses by", "", MCP_LEFT},
+        {"layout", "", MCP_LEFT}, {"iteration", "", MCP_RIGHT}, {"", "", MCP_RIGHT},
+        {"peak", "", MCP_RIGHT},  {"loses by", "", MCP_LEFT},
     };
     return wide ? mcp_table_new(arena, wide_columns, NUM_WIDE)
                 : mcp_table_new(arena, narrow_columns, NUM_NARROW);
@@ -332,7 +336,6 @@ static void write_alternatives(struct mcp_text *out, const struct mcp_style *sty
         const struct mcp_plan *plan = &view->answer->found[i].plan;
         double frac = p->iteration_s / best->iteration_s - 1;
         add_alternative(table, arena, plan, wide);
-        mcp_table_cell(table, "%s", mcp_plan_recompute_text(arena, plan));
         mcp_table_cell(table, "%s", mcp_show(arena, p->iteration_s, MCP_SECONDS));
         mcp_table_cell(table, "%s", i == 0 ? "best" : signed_percent(arena, frac));
         mcp_table_cell(table, "%s", mcp_plan_gib(arena, p->peak_memory_bytes));
