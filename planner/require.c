@@ -10,18 +10,7 @@
 #include <string.h>
 
 const char *const mcp_require_names[MCP_NUM_REQUIRE_NAMES] = {
-    [MCP_KNOB_TENSOR] = "tensor_parallel",
-    [MCP_KNOB_CONTEXT] = "context_parallel",
-    [MCP_KNOB_PIPELINE] = "pipeline_parallel",
-    [MCP_KNOB_DATA] = "data_parallel",
-    [MCP_KNOB_EXPERT] = "expert_parallel",
-    [MCP_KNOB_VIRTUAL_STAGES] = "virtual_stages",
-    [MCP_KNOB_MICROBATCH] = "microbatch_size",
-    [MCP_KNOB_ZERO_STAGE] = "zero_stage",
-    [MCP_KNOB_SEQUENCE_PARALLEL] = "sequence_parallel",
-    [MCP_KNOB_CONTEXT_KIND] = "context_parallel_kind",
-    [MCP_KNOB_SCHEDULE] = "schedule",
-    [MCP_KNOB_RECOMPUTE] = "recompute",
+    MCP_KNOB_NAMES,
     [MCP_REQUIRE_NUM_MICROBATCHES] = "num_microbatches",
     [MCP_REQUIRE_RECOMPUTED_STAGES] = "recomputed_stages",
     [MCP_REQUIRE_RECOMPUTED_LAYERS] = "recomputed_layers",
@@ -292,8 +281,7 @@ static enum mcp_status narrow(const struct mcp_requirement *r, struct mcp_interv
     double low = fmax(hull.low, range.low), high = fmin(hull.high, range.high);
     if (low > high)
         return mcp_fail(err, MCP_INVALID, "%s leaves %s no value; it is %s", r->text,
-                        mcp_require_names[r->name],
-                        range.high < 4 ? "0 to 3" : "1 at least");
+                        mcp_require_names[r->name], range.high < 4 ? "0 to 3" : "1 at least");
     if (low <= range.low && high >= range.high)
         return MCP_OK;
     if (interval->given) {

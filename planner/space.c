@@ -9,20 +9,7 @@
 
 enum { MOST_SEQUENCES_IN_MICROBATCH = 4096 };
 
-const char *const mcp_knob_names[MCP_NUM_KNOBS] = {
-    [MCP_KNOB_TENSOR] = "tensor_parallel",
-    [MCP_KNOB_CONTEXT] = "context_parallel",
-    [MCP_KNOB_PIPELINE] = "pipeline_parallel",
-    [MCP_KNOB_DATA] = "data_parallel",
-    [MCP_KNOB_EXPERT] = "expert_parallel",
-    [MCP_KNOB_VIRTUAL_STAGES] = "virtual_stages",
-    [MCP_KNOB_MICROBATCH] = "microbatch_size",
-    [MCP_KNOB_ZERO_STAGE] = "zero_stage",
-    [MCP_KNOB_SEQUENCE_PARALLEL] = "sequence_parallel",
-    [MCP_KNOB_CONTEXT_KIND] = "context_parallel_kind",
-    [MCP_KNOB_SCHEDULE] = "schedule",
-    [MCP_KNOB_RECOMPUTE] = "recompute",
-};
+const char *const mcp_knob_names[MCP_NUM_KNOBS] = {MCP_KNOB_NAMES};
 
 int mcp_knob_value(enum mcp_knob knob, const struct mcp_plan *plan)
 {

@@ -43,7 +43,16 @@ enum mcp_knob {
     MCP_KNOB_RECOMPUTE,         /* enum mcp_recompute */
     MCP_NUM_KNOBS
 };
-extern const char *const mcp_knob_names[MCP_NUM_KNOBS]; /* the plan's JSON keys */
+/* The plan's JSON keys: an initialiser, for tables that begin with the knobs, and a table. */
+#define MCP_KNOB_NAMES                                                                             \
+    [MCP_KNOB_TENSOR] = "tensor_parallel", [MCP_KNOB_CONTEXT] = "context_parallel",                \
+    [MCP_KNOB_PIPELINE] = "pipeline_parallel", [MCP_KNOB_DATA] = "data_parallel",                  \
+    [MCP_KNOB_EXPERT] = "expert_parallel", [MCP_KNOB_VIRTUAL_STAGES] = "virtual_stages",           \
+    [MCP_KNOB_MICROBATCH] = "microbatch_size", [MCP_KNOB_ZERO_STAGE] = "zero_stage",               \
+    [MCP_KNOB_SEQUENCE_PARALLEL] = "sequence_parallel",                                            \
+    [MCP_KNOB_CONTEXT_KIND] = "context_parallel_kind", [MCP_KNOB_SCHEDULE] = "schedule",           \
+    [MCP_KNOB_RECOMPUTE] = "recompute"
+extern const char *const mcp_knob_names[MCP_NUM_KNOBS];
 
 /* A plan's value of it, and that in words: "8", "full", "on". */
 int mcp_knob_value(enum mcp_knob knob, const struct mcp_plan *plan);
