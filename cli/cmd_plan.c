@@ -2,7 +2,9 @@
 #include "cli/commands.h"
 #include "cli/plan_options.h"
 #include "cli/plan_view.h"
+#include "cli/plan_watch.h"
 #include "core/units.h"
+#include "planner/choice.h"
 #include "planner/rule.h"
 #include "step/build.h"
 #include "step/dump.h"
@@ -86,11 +88,82 @@ static void add_remedies(struct mcp_arena *arena, const struct mcp_search_option
     }
 }
 
+static struct mcp_choice_options choice_options(const struct mcp_search_options *options, int top)
+{
+    return (struct mcp_choice_options){.top = top,
+                                       .pool_frac = 0.02,
+                                       .progress = options->progress,
+                                       .progress_context = options->progress_context,
+                                       .stop = options->stop};
+}
+
+/* The choice where bounds alone do not say what is required. */
+static enum mcp_status choose(struct mcp_context *ctx, const struct mcp_search_options *asked,
+                              const struct mcp_plan_space *space, struct mcp_plan_view *view,
+                              struct mcp_answer *answer)
+{
+    if (asked->objective == MCP_OBJECTIVE_MEMORY)
+        return mcp_fail(&ctx->err, MCP_USAGE,
+                        "--require can say more than bounds with --objective time and cost only");
+    if (asked->exhaustive)
+        return mcp_fail(&ctx->err, MCP_USAGE,
+                        "--method exhaustive knows bounds alone; leave it out, or require less");
+    if (asked->uniform)
+        return mcp_fail(&ctx->err, MCP_USAGE,
+                        "--uniform-stages knows bounds alone; leave it out, or require less");
+    const struct mcp_choice_options options = choice_options(asked, asked->top);
+    mcp_choose(ctx->arena, view->question, space, view->requirements, &options, answer);
+    view->chosen = true;
+    return MCP_OK;
+}
+
+/* Which requirement, left out, leaves a plan. */
+static void drop_requirements(struct mcp_context *ctx, const struct mcp_search_options *asked,
+                              struct mcp_plan_view *view)
+{
+    const struct mcp_requirements *all = view->requirements;
+    const struct mcp_choice_options options = choice_options(asked, 1);
+    for (int i = 0; i < all->count && view->num_remedies < MCP_MOST_REMEDIES_SHOWN; i++) {
+        struct mcp_answer answer;
+        struct mcp_requirements rest = {0,
+                                        MCP_ARRAY(ctx->arena, all->count, struct mcp_requirement)};
+        for (int k = 0; k < all->count; k++)
+            if (k != i)
+                rest.items[rest.count++] = all->items[k];
+        struct mcp_plan_space space = view->asked;
+        if (mcp_require_bound(&rest, &space, NULL) != MCP_OK)
+            continue;
+        mcp_choose(ctx->arena, view->question, &space, &rest, &options, &answer);
+        if (answer.count > 0)
+            view->remedies[view->num_remedies++] = (struct mcp_remedy){
+                "require", mcp_format(ctx->arena, "without %s", all->items[i].text), 0,
+                answer.found[0]};
+    }
+}
+
+/* Plans fit, but none of them is what is required. */
+static void explain_required(struct mcp_context *ctx, const struct mcp_search_options *options,
+                             struct mcp_plan_view *view)
+{
+    const struct mcp_search_record *record = &view->answer->record;
+    refuse(&view->refusals, mcp_rule_required,
+           mcp_format(ctx->arena, "no plan that fits %s everything that is required",
+                      record->proven_optimal ? "meets" : "was found that meets"));
+    drop_requirements(ctx, options, view);
+}
+
 /* Nothing fits: the closest plan, and what stands against it. */
 static enum mcp_status explain(struct mcp_context *ctx, const struct mcp_search_options *options,
                                struct mcp_plan_view *view)
 {
     const struct mcp_answer *answer = view->answer;
+    if (view->stopped)
+        return mcp_fail(&ctx->err, MCP_RUN_FAILURE,
+                        "interrupted before a plan was found that fits");
+    if (view->chosen) {
+        explain_required(ctx, options, view);
+        return MCP_OK;
+    }
     const char *rule = mcp_binding_rule(&answer->record);
     if (rule == mcp_rule_memory) {
         view->plan = smallest(ctx->arena, view, *options);
@@ -158,43 +231,28 @@ static enum mcp_status read_requirements(struct mcp_context *ctx, const struct m
     return MCP_OK;
 }
 
-/* What no bound on a value can say, the search does not decide. */
-static enum mcp_status check_requirements(struct mcp_context *ctx,
-                                          const struct mcp_requirements *requirements)
-{
-    for (int i = 0; i < requirements->count; i++) {
-        const struct mcp_requirements one = {1, &requirements->items[i]};
-        if (mcp_require_more(&one))
-            return mcp_fail(&ctx->err, MCP_USAGE,
-                            "--require '%s': only bounds on what is searched are decided "
-                            "(pipeline_parallel<=8, microbatch_size=2), not lists and outcomes",
-                            mcp_printable(ctx->arena, one.items[0].text));
-    }
-    return MCP_OK;
-}
-
-static enum mcp_status search(struct mcp_context *ctx, const struct mcp_plan_args *args,
+static enum mcp_status search(struct mcp_context *ctx, const struct mcp_search_options *options,
                               const struct mcp_plan_space *asked, struct mcp_plan_view *view)
 {
     struct mcp_plan_space *space = MCP_NEW(ctx->arena, struct mcp_plan_space);
     struct mcp_answer *answer = MCP_NEW(ctx->arena, struct mcp_answer);
-    const struct mcp_search_options options = {
-        .objective = (enum mcp_objective)args->objective.value,
-        .top = args->top < MOST_TOP ? args->top : MOST_TOP,
-        .exhaustive = args->method.value == MCP_METHOD_EXHAUSTIVE,
-    };
     *space = *asked;
-    MCP_TRY(check_requirements(ctx, view->requirements));
     MCP_TRY(mcp_require_bound(view->requirements, space, &ctx->err));
     MCP_TRY(mcp_space_check(view->question, space, &ctx->err));
     view->predicts = predicts(ctx->arena, view->question, space);
     if (view->predicts)
         space->pipeline_rule = space->batch_rule = false;
-    mcp_search(ctx->arena, view->question, space, &options, answer);
     view->answer = answer;
     view->space = space;
+    view->asked = *asked;
+    if (mcp_require_more(view->requirements)) {
+        MCP_TRY(choose(ctx, options, space, view, answer));
+    } else {
+        mcp_search(ctx->arena, view->question, space, options, answer);
+    }
+    view->stopped = mcp_plan_watch_stopped();
     if (answer->count == 0)
-        return explain(ctx, &options, view);
+        return explain(ctx, options, view);
     view->plan = answer->found[0].plan;
     view->has_plan = true;
     predict(ctx->arena, view);
@@ -203,22 +261,22 @@ static enum mcp_status search(struct mcp_context *ctx, const struct mcp_plan_arg
 }
 
 /* What a search finds where the rule of thumb's plan is refused. */
-static void offer_search(struct mcp_context *ctx, const struct mcp_plan_space *space,
-                         struct mcp_plan_view *view)
+static void offer_search(struct mcp_context *ctx, const struct mcp_search_options *options,
+                         const struct mcp_plan_space *space, struct mcp_plan_view *view)
 {
     struct mcp_answer answer;
-    const struct mcp_search_options options = {.objective = view->objective, .top = 1};
-    mcp_search(ctx->arena, view->question, space, &options, &answer);
+    struct mcp_search_options one = *options;
+    one.top = 1;
+    mcp_search(ctx->arena, view->question, space, &one, &answer);
     if (answer.count > 0)
         view->changes.items[view->changes.count++] = (struct mcp_change){
             MCP_CHANGE_METHOD, "method=search instead of rule", answer.found[0]};
 }
 
 /* The rule of thumb's degrees, and the best of what it leaves open. */
-static enum mcp_status by_rule(struct mcp_context *ctx, const struct mcp_plan_args *args,
-                               struct mcp_plan_view *view)
+static enum mcp_status by_rule(struct mcp_context *ctx, const struct mcp_search_options *options,
+                               struct mcp_plan_space space, struct mcp_plan_view *view)
 {
-    struct mcp_plan_space space = mcp_plan_space_of(args);
     view->arithmetic = mcp_rule_arithmetic(ctx->arena, view->question);
     view->plan = mcp_rule_plan(view->question);
     view->has_plan = true;
@@ -229,7 +287,7 @@ static enum mcp_status by_rule(struct mcp_context *ctx, const struct mcp_plan_ar
                             "--method rule chooses %s itself; leave it out, or use --method search",
                             mcp_knob_names[knob]);
     if (!mcp_rule_legal(ctx->arena, view->question, &view->plan, &view->refusals)) {
-        offer_search(ctx, &space, view);
+        offer_search(ctx, options, &space, view);
         return MCP_OK;
     }
     mcp_plan_uniform_chunks(ctx->arena, &view->plan, view->question->model->num_layers,
@@ -237,7 +295,7 @@ static enum mcp_status by_rule(struct mcp_context *ctx, const struct mcp_plan_ar
     for (int knob = MCP_KNOB_TENSOR; knob <= MCP_KNOB_DATA; knob++)
         mcp_space_pin(&space, (enum mcp_knob)knob,
                       mcp_knob_value((enum mcp_knob)knob, &view->plan));
-    return search(ctx, args, &space, view);
+    return search(ctx, options, &space, view);
 }
 
 static enum mcp_status dump_program(struct mcp_context *ctx, const struct mcp_plan_view *view,
@@ -291,6 +349,7 @@ static enum mcp_status load_rivals(struct mcp_context *ctx, const struct mcp_pla
 
 /* What was asked for beside the answer. */
 static enum mcp_status add_explanations(struct mcp_context *ctx, const struct mcp_plan_args *args,
+                                        const struct mcp_search_options *options,
                                         struct mcp_plan_view *view)
 {
     MCP_TRY(load_rivals(ctx, args, view));
@@ -300,10 +359,9 @@ static enum mcp_status add_explanations(struct mcp_context *ctx, const struct mc
         mcp_memory_steps(ctx->arena, view->question, &view->plan, steps);
         view->memory_steps = steps;
     }
-    if (args->sensitivity && view->answer->count > 0) {
+    if (args->sensitivity && view->answer->count > 0 && !view->stopped) {
         struct mcp_what_if *what_ifs = MCP_ARRAY(ctx->arena, MCP_NUM_WHAT_IFS, struct mcp_what_if);
-        const struct mcp_search_options options = {.objective = view->objective, .top = 1};
-        mcp_what_ifs(ctx->arena, view->question, view->space, &options, &view->answer->found[0],
+        mcp_what_ifs(ctx->arena, view->question, view->space, options, &view->answer->found[0],
                      what_ifs);
         view->what_ifs = what_ifs;
     }
@@ -325,10 +383,21 @@ static enum mcp_status show(struct mcp_context *ctx, const struct mcp_plan_args 
     return refused ? mcp_plan_view_fail(ctx->arena, view, &ctx->err) : MCP_OK;
 }
 
+/* Searches, and all that is asked for beside the answer. */
+static enum mcp_status answer(struct mcp_context *ctx, const struct mcp_plan_args *args,
+                              const struct mcp_search_options *options, struct mcp_plan_view *view)
+{
+    const struct mcp_plan_space space = mcp_plan_space_of(args);
+    MCP_TRY(args->method.value == MCP_METHOD_RULE ? by_rule(ctx, options, space, view)
+                                                  : search(ctx, options, &space, view));
+    return add_explanations(ctx, args, options, view);
+}
+
 enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
 {
     struct mcp_plan_args args = mcp_plan_args_default();
     struct mcp_plan_question question;
+    struct mcp_plan_watch watch;
     if (!mcp_plan_args_parse(ctx, &args, argc, argv))
         return ctx->status;
     MCP_TRY(mcp_plan_load_question(ctx, &args, &question));
@@ -338,12 +407,18 @@ enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
         .method = mcp_plan_method_names[args.method.value],
     };
     MCP_TRY(read_requirements(ctx, &args, &view));
-    if (args.method.value == MCP_METHOD_RULE) {
-        MCP_TRY(by_rule(ctx, &args, &view));
-    } else {
-        const struct mcp_plan_space space = mcp_plan_space_of(&args);
-        MCP_TRY(search(ctx, &args, &space, &view));
-    }
-    MCP_TRY(add_explanations(ctx, &args, &view));
+    struct mcp_search_options options = {
+        .objective = view.objective,
+        .top = args.top < MOST_TOP ? args.top : MOST_TOP,
+        .exhaustive = args.method.value == MCP_METHOD_EXHAUSTIVE,
+        .uniform = args.uniform_stages,
+    };
+    view.uniform = options.uniform || options.objective == MCP_OBJECTIVE_MEMORY;
+    mcp_plan_watch_begin(&watch, &options);
+    enum mcp_status status = answer(ctx, &args, &options, &view);
+    mcp_plan_watch_end(&watch);
+    MCP_TRY(status);
+    if (view.stopped)
+        mcp_note("interrupted: this is the best plan found so far, which is not proven");
     return show(ctx, &args, &view);
 }

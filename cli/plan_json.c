@@ -12,18 +12,22 @@ static void put_refusals(const struct mcp_refusals *refusals, struct mcp_json *l
     }
 }
 
-static void put_found(const struct mcp_found *found, struct mcp_json *object)
+static void put_found(struct mcp_arena *arena, const struct mcp_found *found,
+                      struct mcp_json *object)
 {
     for (int knob = 0; knob < MCP_NUM_KNOBS; knob++) {
         int value = mcp_knob_value((enum mcp_knob)knob, &found->plan);
-        if (knob == MCP_KNOB_SEQUENCE_PARALLEL)
+        if (knob == MCP_KNOB_SEQUENCE_PARALLEL || knob == MCP_KNOB_RESHARD)
             mcp_json_set_bool(object, mcp_knob_names[knob], value != 0);
+        else if (knob == MCP_KNOB_RANK_ORDER)
+            mcp_json_set_string(object, mcp_knob_names[knob], mcp_rank_order_names[value]);
         else if (knob == MCP_KNOB_CONTEXT_KIND)
             mcp_json_set_string(object, mcp_knob_names[knob], mcp_context_kind_names[value]);
         else if (knob == MCP_KNOB_SCHEDULE)
             mcp_json_set_string(object, mcp_knob_names[knob], mcp_schedule_names[value]);
         else if (knob == MCP_KNOB_RECOMPUTE)
-            mcp_json_set_string(object, mcp_knob_names[knob], mcp_recompute_names[value]);
+            mcp_json_set_string(object, mcp_knob_names[knob],
+                                mcp_plan_recompute_text(arena, &found->plan));
         else
             mcp_json_set_int(object, mcp_knob_names[knob], value);
     }
@@ -55,19 +59,21 @@ static void put_difference(const struct mcp_prediction *from, const struct mcp_p
     mcp_json_set_int(parts, "reserve_bytes", memory->reserve_bytes);
 }
 
-static void put_runner_up(const struct mcp_plan_view *view, int index, struct mcp_json *object)
+static void put_runner_up(struct mcp_arena *arena, const struct mcp_plan_view *view, int index,
+                          struct mcp_json *object)
 {
-    put_found(&view->answer->found[index], object);
+    put_found(arena, &view->answer->found[index], object);
     put_difference(view->prediction, &view->predictions[index],
                    mcp_json_set_object(object, "difference"));
 }
 
-static void put_search(const struct mcp_plan_view *view, struct mcp_json *object)
+static void put_search(struct mcp_arena *arena, const struct mcp_plan_view *view,
+                       struct mcp_json *object)
 {
     const struct mcp_search_record *record = &view->answer->record;
     mcp_json_set_string(object, "method", view->method);
     mcp_json_set_string(object, "objective", mcp_objective_names[view->objective]);
-    mcp_json_set_string(object, "space", "uniform_stages");
+    mcp_json_set_string(object, "space", view->uniform ? "uniform_stages" : "all_splits");
     struct mcp_json *required = mcp_json_set_array(object, "required");
     for (int i = 0; i < view->requirements->count; i++)
         mcp_json_add_string(required, view->requirements->items[i].text);
@@ -83,17 +89,17 @@ static void put_search(const struct mcp_plan_view *view, struct mcp_json *object
     mcp_json_set_double(object, "gap_frac", record->gap_frac);
     struct mcp_json *others = mcp_json_set_array(object, "runners_up");
     for (int i = 1; i < view->answer->count; i++)
-        put_runner_up(view, i, mcp_json_add_object(others));
+        put_runner_up(arena, view, i, mcp_json_add_object(others));
     struct mcp_json *changes = mcp_json_set_array(object, "changes");
     for (int i = 0; i < view->changes.count; i++) {
         struct mcp_json *row = mcp_json_add_object(changes);
         mcp_json_set_string(row, "text", view->changes.items[i].text);
-        put_found(&view->changes.items[i].found, row);
+        put_found(arena, &view->changes.items[i].found, row);
     }
     for (int i = 0; i < view->num_remedies; i++) {
         struct mcp_json *row = mcp_json_add_object(changes);
         mcp_json_set_string(row, "text", view->remedies[i].text);
-        put_found(&view->remedies[i].found, row);
+        put_found(arena, &view->remedies[i].found, row);
     }
 }
 
@@ -111,7 +117,8 @@ static void put_rival(const struct mcp_plan_view *view, const struct mcp_rival *
                        mcp_json_set_object(object, "difference"));
 }
 
-static void put_what_ifs(const struct mcp_what_if *what_ifs, struct mcp_json *list)
+static void put_what_ifs(struct mcp_arena *arena, const struct mcp_what_if *what_ifs,
+                         struct mcp_json *list)
 {
     for (int i = 0; i < MCP_NUM_WHAT_IFS; i++) {
         struct mcp_json *row = mcp_json_add_object(list);
@@ -122,7 +129,7 @@ static void put_what_ifs(const struct mcp_what_if *what_ifs, struct mcp_json *li
             continue;
         mcp_json_set_double(row, "tokens_per_s", what_ifs[i].tokens_per_s);
         mcp_json_set_double(row, "speed_up", what_ifs[i].speed_up);
-        put_found(&what_ifs[i].found, mcp_json_set_object(row, "plan"));
+        put_found(arena, &what_ifs[i].found, mcp_json_set_object(row, "plan"));
     }
 }
 
@@ -137,7 +144,8 @@ static void put_memory_steps(const struct mcp_memory_step *steps, struct mcp_jso
     }
 }
 
-static void put_explanations(const struct mcp_plan_view *view, struct mcp_json *json)
+static void put_explanations(struct mcp_arena *arena, const struct mcp_plan_view *view,
+                             struct mcp_json *json)
 {
     if (view->num_rivals > 0) {
         struct mcp_json *list = mcp_json_set_array(json, "against");
@@ -145,7 +153,7 @@ static void put_explanations(const struct mcp_plan_view *view, struct mcp_json *
             put_rival(view, &view->rivals[i], mcp_json_add_object(list));
     }
     if (view->what_ifs)
-        put_what_ifs(view->what_ifs, mcp_json_set_array(json, "sensitivity"));
+        put_what_ifs(arena, view->what_ifs, mcp_json_set_array(json, "sensitivity"));
     if (view->memory_steps)
         put_memory_steps(view->memory_steps, mcp_json_set_array(json, "memory_waterfall"));
 }
@@ -166,7 +174,7 @@ struct mcp_json *mcp_plan_view_json(struct mcp_arena *arena, const struct mcp_pl
     else
         mcp_json_set_null(json, "predicted");
     put_refusals(&view->refusals, mcp_json_set_array(json, "refusals"));
-    put_search(view, mcp_json_set_object(json, "search"));
-    put_explanations(view, json);
+    put_search(arena, view, mcp_json_set_object(json, "search"));
+    put_explanations(arena, view, json);
     return json;
 }

@@ -99,8 +99,11 @@ static struct mcp_option *search_options(struct mcp_plan_args *a, struct mcp_opt
         {"method", MCP_OPT_CHOICE, &a->method,
          "search; rule: square roots of the sizes; exhaustive: price also what cannot win"},
         {"objective", MCP_OPT_CHOICE, &a->objective, "what the best plan has least of"},
+        {"uniform-stages", MCP_OPT_FLAG, &a->uniform_stages,
+         "spread layers evenly, all with the same recompute"},
         {"require", MCP_OPT_LIST, &a->require,
-         "bounds on what is searched: 'pipeline_parallel<=8', 'microbatch_size=2'"},
+         "what the plan must be: 'pipeline_parallel<=8', 'tensor_parallel in 4,8', "
+         "'peak_memory_frac>=0.9'"},
         {"top", MCP_OPT_COUNT, &a->top, "plans to show, of different layouts"},
         {"pipeline-rule", MCP_OPT_CHOICE, &a->pipeline_rule,
          "at most a fifth as many stages as layers"},
@@ -120,8 +123,9 @@ static struct mcp_option *search_options(struct mcp_plan_args *a, struct mcp_opt
 }
 
 static const char description[] =
-    "Every plan with uniform stages is judged: refused by a rule or by memory, or priced in time "
-    "and memory; the best is shown with what the others lose. A pinned pipeline-parallel lifts the "
+    "Every plan is judged: refused by a rule or by memory, bounded, or priced in time and memory; "
+    "the best is shown with what the others lose, and in how far it is proven. A pinned "
+    "pipeline-parallel lifts the "
     "pipeline rule, a pinned microbatch-size the batch rule. Where every degree, microbatch-size, "
     "virtual-stages, zero-stage and recompute have one value left, that plan is predicted, whether "
     "it fits or not.";

@@ -13,7 +13,7 @@ struct mcp_plan_args {
     int gpus, top;
     int64_t global_batch_size, sequence_length;
     double memory_limit_frac;
-    bool dropout, sensitivity, memory_waterfall;
+    bool dropout, uniform_stages, sensitivity, memory_waterfall;
     struct mcp_choice precision;
     struct mcp_range degrees[MCP_KNOB_MICROBATCH + 1]; /* by knob */
     struct mcp_choice zero_stage, sequence_parallel, context_parallel_kind, schedule, recompute;

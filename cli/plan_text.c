@@ -399,6 +399,46 @@ static void write_refused(struct mcp_text *out, const struct mcp_style *style,
         mcp_table_write(table, MCP_SKIN_TERMINAL, style, out);
 }
 
+/* In how far nothing better exists, and among what. */
+static const char *proof_text(struct mcp_arena *arena, const struct mcp_plan_view *view)
+{
+    const struct mcp_search_record *record = &view->answer->record;
+    const char *why = view->stopped ? "interrupted, so not proven best" : "not proven best";
+    if (!record->proven_optimal && record->gap_frac < 0.99)
+        return mcp_format(arena, "%s: a plan that was not looked at could be up to %.1f %% faster",
+                          why, 100 * record->gap_frac);
+    if (!record->proven_optimal)
+        return mcp_format(arena, "%s, and how much faster another could be is not known", why);
+    if (view->uniform)
+        return "proven best over uniform stages: layers spread evenly, all with one recompute; "
+               "uneven ones were not looked at";
+    return mcp_format(arena,
+                      "proven best of all candidates%s and their splits: every cut into stages and "
+                      "every recompute of every layer; with virtual stages, chunks that differ by "
+                      "a layer at most, and recompute by rank",
+                      view->chosen ? " that meet what is required" : "");
+}
+
+static const char *looked_text(struct mcp_arena *arena, const struct mcp_plan_view *view)
+{
+    const struct mcp_search_record *record = &view->answer->record;
+    struct mcp_text text = mcp_text_new(arena);
+    mcp_text_add(&text,
+                 "%s candidates, which are plans but for their split into stages: %s cannot win, "
+                 "however they are split; of %s a plan was found that fits; %s plan%s priced in "
+                 "full",
+                 mcp_show_integer(arena, record->candidates),
+                 mcp_show_integer(arena, record->bounded), mcp_show_integer(arena, record->fitting),
+                 mcp_show_integer(arena, record->priced), record->priced == 1 ? "" : "s");
+    if (record->milps > 0)
+        mcp_text_add(&text, "; %s integer programme%s", mcp_show_integer(arena, record->milps),
+                     record->milps == 1 ? "" : "s");
+    for (int i = 0; i < record->num_refuted; i++)
+        mcp_text_add(&text, "%s%s %s", i == 0 ? "; refused before pricing, by " : ", ",
+                     record->refuted[i].rule, mcp_show_integer(arena, record->refuted[i].count));
+    return text.data;
+}
+
 static void write_search(struct mcp_text *out, const struct mcp_style *style,
                          const struct mcp_plan_view *view)
 {
@@ -406,16 +446,9 @@ static void write_search(struct mcp_text *out, const struct mcp_style *style,
     const struct mcp_search_record *record = &view->answer->record;
     mcp_heading(out, style, "What was looked at");
     write_refused(out, style, record);
-    write_point(out, style,
-                mcp_format(arena,
-                           "%s candidates, all with uniform stages: %s priced in full, of "
-                           "which %s fit; %s not, as they are busy longer than the best takes",
-                           mcp_show_integer(arena, record->candidates),
-                           mcp_show_integer(arena, record->priced),
-                           mcp_show_integer(arena, record->fitting),
-                           mcp_show_integer(arena, record->bounded)));
+    write_point(out, style, looked_text(arena, view));
     if (view->answer->count > 0)
-        write_point(out, style, "proven best over uniform stages; uneven ones are not looked at");
+        write_point(out, style, proof_text(arena, view));
     write_rule_price(out, style, view, 0, "pipeline");
     write_rule_price(out, style, view, 1, "batch");
 }

@@ -8,12 +8,18 @@
 #include "planner/require.h"
 #include "reports/bars.h"
 
+enum { MCP_MOST_REMEDIES_SHOWN = 12 };
+
 struct mcp_plan_view {
     const struct mcp_question *question;
     const struct mcp_plan_space *space;
+    struct mcp_plan_space asked; /* the same before requirements narrowed it */
     enum mcp_objective objective;
     const char *method;     /* "search", "exhaustive", "rule" */
     const char *arithmetic; /* of the rule of thumb, else NULL */
+    bool chosen;            /* by planner/choice.h, under requirements */
+    bool uniform;           /* uneven stages were not looked at */
+    bool stopped;           /* ctrl-C: the answer is the best so far */
     bool predicts;          /* everything was pinned: fitting or not, this is the answer */
     bool has_plan;
     struct mcp_plan plan; /* the answer; where refused, what comes closest */
@@ -25,7 +31,7 @@ struct mcp_plan_view {
     const struct mcp_requirements *requirements; /* of --require; none: count is 0 */
     struct mcp_changes changes;
     int num_remedies; /* other questions that have an answer */
-    struct mcp_remedy remedies[MCP_MOST_REMEDIES];
+    struct mcp_remedy remedies[MCP_MOST_REMEDIES_SHOWN];
     int num_rivals; /* plans to hold against the answer */
     const struct mcp_rival *rivals;
     const struct mcp_what_if *what_ifs;         /* [MCP_NUM_WHAT_IFS], NULL: not asked for */

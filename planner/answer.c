@@ -148,7 +148,9 @@ void mcp_nearest_changes(struct mcp_arena *arena, const struct mcp_question *que
         MCP_KNOB_MICROBATCH,        MCP_KNOB_RECOMPUTE,      MCP_KNOB_ZERO_STAGE,
         MCP_KNOB_SEQUENCE_PARALLEL, MCP_KNOB_VIRTUAL_STAGES, MCP_KNOB_SCHEDULE,
         MCP_KNOB_CONTEXT_KIND,      MCP_KNOB_EXPERT,         MCP_KNOB_DATA,
-        MCP_KNOB_CONTEXT,           MCP_KNOB_PIPELINE,       MCP_KNOB_TENSOR};
+        MCP_KNOB_CONTEXT,           MCP_KNOB_PIPELINE,       MCP_KNOB_TENSOR,
+        MCP_KNOB_RESHARD,           MCP_KNOB_RANK_ORDER};
+    _Static_assert(sizeof order / sizeof *order == MCP_NUM_KNOBS, "each knob once");
     out->count = 0;
     struct trial trial = {arena, question, *space, options, out};
     for (int i = 0; i < MCP_NUM_KNOBS; i++)

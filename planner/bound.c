@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { MAX_LINES = 4 };
+enum { MAX_LINES = 6 }; /* two, each with two prices of recompute */
 
 /* Of one stage and one kind of layer: T >= base + slope n for each line, n <= most. */
 struct cap {
@@ -23,6 +23,7 @@ struct view {
     double chain_forward, chain_backward;
     double lead;           /* longest, of all stages but the last together */
     int smallest, largest; /* chunks, for v > 1 */
+    int thin;              /* ranks at most that have only the smallest */
 };
 
 static double pair(const struct mcp_layer_floor *layer)
@@ -41,6 +42,7 @@ static struct view view_of(const struct mcp_floor *floor, int index)
                         .chain_backward = (stages - 1) * floor->hop_backward_ns,
                         .smallest = floor->num_layers / stages,
                         .largest = (floor->num_layers + stages - 1) / stages};
+    view.thin = (stages * view.largest - floor->num_layers) / floor->v;
     for (int i = 0; i < floor->num_kinds; i++) {
         const struct mcp_layer_floor *k = &floor->least[i];
         view.chain_forward += k->num_layers * k->forward_ns;
@@ -81,6 +83,14 @@ static void add_line(struct cap *cap, double base, double slope)
     cap->slope[cap->num_lines++] = slope;
 }
 
+/* Layers in the first chunks of ranks below s: a rank's larger chunks come first, so
+ * that a small one there makes its rank thin. */
+static int layers_below(const struct view *view, int s)
+{
+    int thin = s < view->thin ? s : view->thin;
+    return s * view->largest - thin * (view->largest - view->smallest);
+}
+
 /* After the first microbatch has come back to s, what s still has to do; then its
  * last backward goes down. */
 static void line_after_first(const struct view *view, int s, const struct mcp_layer_floor *ends,
@@ -104,11 +114,10 @@ static void line_interleaved(const struct view *view, int s, const struct mcp_la
     const struct mcp_layer_floor *kind = view->kind;
     int p = f->p, v = f->v, above = p - 1 - s;
     double m = (double)f->m, before = fmin(2 * above + (v - 1) * p + 1, m * v);
-    double chunk_backward = view->smallest * view->least_backward;
-    double base = view->chain_forward + p * f->hop_backward_ns - f->hop_backward_ns - view->lead +
-                  (p - 1) * chunk_backward;
+    double way = (above * view->smallest + layers_below(view, s)) * view->least_backward;
+    double base = view->chain_forward + (p - 1) * f->hop_backward_ns - view->lead + way;
     base += above > 0 ? f->ends[1].backward_ns : 0;
-    base += s > 0 ? f->ends[0].backward_ns : 0;
+    base += s > 0 ? f->ends[0].backward_ns - f->send_ns : 0;
     base += m * ends->backward_ns + fmax(0, m - before) * ends->forward_ns;
     base += f->send_ns * (2 * m * v - before) - before * view->largest * kind->forward_ns;
     add_line(cap, base, m * pair(kind));
@@ -120,11 +129,13 @@ static void line_of_rank(const struct view *view, int s, const struct mcp_layer_
 {
     const struct mcp_floor *f = view->floor;
     double m = (double)f->m, way = s * (f->hop_forward_ns + f->hop_backward_ns);
+    if (s > 0)
+        way -= f->send_ns; /* the first message down is part of its last slot */
     if (s == f->p - 1)
         way -= f->send_ns; /* its first slot receives while it waits */
     double sends = f->p > 1 ? 2 * f->v * f->send_ns : 0;
-    int chunk = f->v > 1 ? view->smallest : 0;
-    double below = s * chunk * view->least_pair + (s > 0 ? pair(&f->ends[0]) : 0);
+    double below = f->v > 1 ? layers_below(view, s) * view->least_pair : 0;
+    below += s > 0 ? pair(&f->ends[0]) : 0;
     add_line(cap, way + fmax(0, below - view->lead) + m * (pair(ends) + sends),
              m * pair(view->kind));
 }
@@ -163,29 +174,67 @@ static double working_bytes(const struct view *view)
     return gathered + 2 * kind->transient_bytes + least * f->memory_factor;
 }
 
-/* n layers that do not fit as they are: each byte too many costs time. */
+/* Frames of a rank's layers at its first backward. */
+struct frames {
+    double held;  /* of a layer, at least */
+    double freed; /* by a layer that is recomputed, at most */
+    double more;  /* and once for each kind of recompute */
+};
+
+/* With virtual stages larger chunks come first, and recompute is spread over chunks
+ * evenly, the first getting more. Where kinds of layers differ, one's may come last. */
+static struct frames frames_of(const struct mcp_floor *f, int s)
+{
+    int count = in_flight(f, s);
+    double mean = (double)count / f->v, ahead = 0, most = 0;
+    if (f->num_kinds > 1)
+        return (struct frames){in_flight_of(f, count, f->v - 1), in_flight_of(f, count, 0), 0};
+    for (int c = 0; c < f->v; c++) {
+        ahead += in_flight_of(f, count, c) - mean;
+        most = fmax(most, ahead);
+    }
+    return (struct frames){mean, mean, most};
+}
+
+/* n layers that do not fit as they are take `rate` for each byte too many, less `spare`
+ * for each layer. */
+struct excess {
+    double bytes, each; /* too many: n x each - bytes */
+    double rate, spare;
+};
+
+static void add_excess(struct cap *cap, int num_bases, const struct excess *excess)
+{
+    if (!isfinite(excess->rate) || excess->rate <= 0)
+        return;
+    for (int i = 0; i < num_bases; i++)
+        add_line(cap, cap->base[i] - excess->rate * excess->bytes,
+                 cap->slope[i] + excess->rate * excess->each - excess->spare);
+}
+
 static void add_memory(const struct view *view, int s, const struct mcp_layer_floor *ends,
                        double room, struct cap *cap)
 {
     const struct mcp_floor *f = view->floor;
     const struct mcp_layer_floor *kind = view->kind;
-    int chunks = in_flight(f, s);
-    /* larger chunks come first; where kinds differ this one's layers may come last */
-    double mean = f->num_kinds == 1 ? (double)chunks / f->v : in_flight_of(f, chunks, f->v - 1);
-    double held = mean * f->memory_factor;
-    double freed = in_flight_of(f, chunks, 0) * f->memory_factor; /* by a byte recomputed */
+    const struct frames frames = frames_of(f, s);
+    double held = frames.held * f->memory_factor, freed = frames.freed * f->memory_factor;
     double each = static_bytes(kind) + (f->gathers_all ? kind->gathered_bytes : 0);
     double left = room - static_bytes(ends) - working_bytes(view);
     double times = (double)(f->m - 1); /* the first backward may recompute while it waits */
-    double rate = freed > 0 ? times * kind->ns_per_byte / freed : 0;
     double least = each + held * kind->least_kept_bytes;
+    int bases = cap->num_lines;
     if (least > 0)
         cap->most = fmin(cap->most, floor(fmax(0, left) / least + 1e-9));
-    if (!isfinite(rate) || rate <= 0 || left < 0)
+    if (left < 0 || freed <= 0)
         return;
-    for (int i = cap->num_lines - 1; i >= 0 && cap->num_lines < MAX_LINES; i--)
-        add_line(cap, cap->base[i] - rate * left,
-                 cap->slope[i] + rate * (each + held * kind->kept_bytes));
+    struct excess excess = {.bytes = left + frames.more * f->memory_factor * kind->saved_bytes,
+                            .each = each + held * kind->kept_bytes,
+                            .rate = times * kind->ns_per_byte / freed};
+    add_excess(cap, bases, &excess);
+    excess.rate = times * kind->last_ns_per_byte / freed;
+    excess.spare = times * kind->last_ns;
+    add_excess(cap, bases, &excess);
 }
 
 static void cap_of(struct view *view, int s, struct cap *cap)
@@ -220,27 +269,56 @@ static double layers_under(const struct cap *cap, double time)
     return most >= cap->least ? most : -1;
 }
 
+/* A transfer once a step, exposed: at least the part that is never hidden, and what
+ * is more than the compute beside it. */
+struct edge {
+    double part, part_each; /* without layers, of each layer */
+    double rest, rest_each;
+};
+
+static double edge_ns(const struct edge *edge, double layers)
+{
+    double part = edge->part + layers * edge->part_each;
+    double rest = edge->rest_each > 0 ? edge->rest + layers * edge->rest_each : 0;
+    return fmax(0, fmax(part, rest) - 1);
+}
+
 struct caps {
     int count;
     double wanted; /* layers of the kind */
     struct cap items[MCP_MAX_PIPELINE];
-    double first_gather, first_reduce; /* of stage 0 and each of its layers, exposed */
-    double gather_each, reduce_each;
+    struct edge gather, reduce; /* of stage 0 */
 };
+
+/* Layers of other kinds leave their transfers and their compute out. */
+static void set_edges(const struct mcp_floor *floor, const struct mcp_layer_floor *kind,
+                      struct caps *caps)
+{
+    const struct mcp_layer_floor ends = ends_of(floor, 0);
+    double gather = floor->gathers_once ? floor->exposed_frac : 0;
+    double reduce = floor->reduces_once ? floor->exposed_frac : 0;
+    caps->gather = (struct edge){gather * ends.gather_ns, gather * kind->gather_ns, 0, 0};
+    caps->reduce = (struct edge){reduce * ends.reduce_ns, reduce * kind->reduce_ns, 0, 0};
+    if (floor->num_kinds > 1)
+        return;
+    if (floor->gathers_once) {
+        caps->gather.rest = ends.gather_ns - ends.forward_ns;
+        caps->gather.rest_each = kind->gather_ns - kind->forward_ns;
+    }
+    if (floor->reduces_once && isfinite(kind->slowest_ns)) {
+        caps->reduce.rest = ends.reduce_ns - ends.backward_ns;
+        caps->reduce.rest_each = kind->reduce_ns - kind->backward_ns - kind->slowest_ns;
+    }
+}
 
 static void caps_of(const struct mcp_floor *floor, int index, struct caps *caps)
 {
     const struct mcp_layer_floor *kind =
         &floor->kinds[floor->stage_pool ? floor->stage_pool[0] : 0][index];
     struct view view = view_of(floor, index);
-    double gather = floor->gathers_once ? floor->exposed_frac : 0;
-    double reduce = floor->reduces_once ? floor->exposed_frac : 0;
     caps->count = floor->p;
     caps->wanted = kind->num_layers;
-    caps->first_gather = gather * floor->ends[0].gather_ns;
-    caps->first_reduce = reduce * floor->ends[0].reduce_ns;
-    caps->gather_each = gather * kind->gather_ns;
-    caps->reduce_each = reduce * kind->reduce_ns;
+    set_edges(floor, kind, caps);
     for (int s = 0; s < floor->p; s++)
         cap_of(&view, s, &caps->items[s]);
 }
@@ -262,15 +340,14 @@ static double sum_under(const struct caps *caps, int first, double time)
  * as the others leave to it, both take part of the time. */
 static bool reaches(const struct caps *caps, double time)
 {
-    double edges = fmax(0, caps->first_gather + caps->first_reduce - 2);
-    for (int i = 0; i < 2; i++) {
+    double left = 0;
+    for (int i = 0; i < 3; i++) {
+        double edges = edge_ns(&caps->gather, left) + edge_ns(&caps->reduce, left);
         double others = sum_under(caps, 1, time - edges);
         double own = layers_under(&caps->items[0], time - edges);
         if (others < 0 || own < 0 || others + own < caps->wanted)
             return false;
-        double left = fmax(0, caps->wanted - others);
-        edges = fmax(0, caps->first_gather + caps->first_reduce +
-                            left * (caps->gather_each + caps->reduce_each) - 2);
+        left = fmax(left, caps->wanted - others);
     }
     return true;
 }
@@ -289,44 +366,35 @@ static double after_ns(const struct mcp_floor *floor)
     return floor->fixed_ns + fmax(largest, total / floor->p);
 }
 
-struct line {
-    double base, slope;
-};
-
-/* T >= base + slope x nanoseconds of any layers on stage s. */
-static struct line fluid_line(const struct mcp_floor *floor, int s)
-{
-    struct line line = {0, INFINITY};
-    const struct mcp_layer_floor ends = ends_of(floor, s);
-    for (int i = 0; i < floor->num_kinds; i++) {
-        struct view view = view_of(floor, i);
-        struct cap cap = {0};
-        view.kind = &floor->least[i];
-        if (floor->v == 1 && floor->schedule == MCP_1F1B)
-            line_after_first(&view, s, &ends, &cap);
-        else
-            line_of_rank(&view, s, &ends, &cap);
-        line.base = cap.base[0];
-        line.slope = fmin(line.slope, cap.slope[0] / pair(view.kind));
-    }
-    return line;
-}
-
 /* All kinds together, layers cut as finely as one likes; 0 where GPUs differ. */
 static double fluid_ns(const struct mcp_floor *floor)
 {
     double inverse = 0, sum = 0, largest = 0, work = 0;
+    struct view views[MCP_MAX_LAYER_KINDS];
     if (floor->num_pools > 1)
         return 0;
-    for (int i = 0; i < floor->num_kinds; i++)
-        work += floor->least[i].num_layers * pair(&floor->least[i]);
+    for (int i = 0; i < floor->num_kinds; i++) {
+        views[i] = view_of(floor, i);
+        views[i].kind = &floor->least[i];
+        work += views[i].kind->num_layers * pair(views[i].kind);
+    }
     for (int s = 0; s < floor->p; s++) {
-        struct line line = fluid_line(floor, s);
-        largest = fmax(largest, line.base);
-        if (line.slope <= 0)
+        double base = 0, slope = INFINITY; /* T >= base + slope x time of layers on s */
+        const struct mcp_layer_floor ends = ends_of(floor, s);
+        for (int i = 0; i < floor->num_kinds; i++) {
+            struct cap cap = {0};
+            if (floor->v == 1 && floor->schedule == MCP_1F1B)
+                line_after_first(&views[i], s, &ends, &cap);
+            else
+                line_of_rank(&views[i], s, &ends, &cap);
+            base = cap.base[0];
+            slope = fmin(slope, cap.slope[0] / pair(views[i].kind));
+        }
+        largest = fmax(largest, base);
+        if (slope <= 0)
             return largest;
-        inverse += 1 / line.slope;
-        sum += line.base / line.slope;
+        inverse += 1 / slope;
+        sum += base / slope;
     }
     return fmax(largest, (work + sum) / inverse);
 }
@@ -365,6 +433,11 @@ static double least_time(const struct caps *caps, double low)
             low = middle;
     }
     return low;
+}
+
+double mcp_floor_fluid_ns(const struct mcp_floor *floor)
+{
+    return (fluid_ns(floor) + after_ns(floor)) * (1 - rounding);
 }
 
 int64_t mcp_floor_ns(const struct mcp_floor *floor)
@@ -425,6 +498,26 @@ const char *mcp_floor_refute(const struct mcp_floor *floor)
             return parts[i];
     }
     return "activations";
+}
+
+/* The mean of ranks, each with one microbatch of a chunk at least. */
+int64_t mcp_floor_bytes(const struct mcp_floor *floor, const struct mcp_question *question)
+{
+    const struct mcp_stack *stack = question->stack;
+    double bytes = static_bytes(&floor->ends[0]) + static_bytes(&floor->ends[1]);
+    double working = INFINITY;
+    if (floor->num_pools > 1)
+        return 0;
+    for (int i = 0; i < floor->num_kinds; i++) {
+        const struct mcp_layer_floor *kind = &floor->kinds[0][i];
+        bool first = floor->v == 1 || floor->num_kinds == 1; /* else chunk 0 may hold none */
+        double kept = first ? kind->least_kept_bytes * floor->memory_factor : 0;
+        bytes += kind->num_layers * (static_bytes(kind) + kept / floor->v);
+        working = fmin(working, kind->working_bytes * floor->memory_factor);
+    }
+    bytes = bytes / floor->p + (floor->p > 1 ? 0 : working);
+    return (int64_t)(bytes * (1 - rounding) * (1 + stack->fragmentation_frac)) +
+           stack->reserve_bytes - 8;
 }
 
 /* --- plans --- */

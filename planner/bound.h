@@ -13,8 +13,9 @@
  * cheapest recompute per byte that must go. A time is out of reach when the most
  * layers under all lines, summed over stages, are fewer than there are.
  *
- * Cheap: no chunk is priced. Admissible for every split and every recompute:
- * tests/planner/test_bound.c compares with exact prices. */
+ * Cheap: no chunk is priced. Admissible for every split of planner/split.h, which is
+ * every split and every recompute without virtual stages: tests/planner/test_bound.c
+ * compares with exact prices. */
 #ifndef MCP_PLANNER_BOUND_H
 #define MCP_PLANNER_BOUND_H
 
@@ -33,7 +34,11 @@ struct mcp_layer_floor { /* of one layer, or one end of the model */
     double gathered_bytes, transient_bytes;
     /* activations: of the cheapest recompute, of the lightest, beside them at work */
     double kept_bytes, least_kept_bytes, working_bytes;
-    double ns_per_byte; /* least time for which recompute gives back a byte */
+    /* Time for which recompute gives back x bytes: at least ns_per_byte x, and at least
+     * last_ns_per_byte x - last_ns, which is more once all layers do the cheaper one. */
+    double ns_per_byte, last_ns_per_byte, last_ns;
+    double saved_bytes; /* of every recompute, summed */
+    double slowest_ns;  /* what the slowest recompute adds; INFINITY: not known */
 };
 
 struct mcp_floor {
@@ -71,8 +76,12 @@ void mcp_floor_limit(struct mcp_floor *floor, const struct mcp_question *questio
 
 /* Can any split take `time_ns`, as far as the floor tells? */
 bool mcp_floor_reaches(const struct mcp_floor *floor, double time_ns);
+/* A quick one of the same: layers cut as finely as one likes, memory without limit. */
+double mcp_floor_fluid_ns(const struct mcp_floor *floor);
 /* The least time that cannot be ruled out; INT64_MAX: memory rules out all. */
 int64_t mcp_floor_ns(const struct mcp_floor *floor);
+/* Bytes that the fullest rank needs at least, reserve included. */
+int64_t mcp_floor_bytes(const struct mcp_floor *floor, const struct mcp_question *question);
 /* NULL when some split may fit, else what alone is too much: "weights", "gradients",
  * "optimizer" (each with those before), "activations". */
 const char *mcp_floor_refute(const struct mcp_floor *floor);

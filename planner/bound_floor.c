@@ -4,6 +4,7 @@
 #include "core/stack.h"
 
 #include <math.h>
+#include <string.h>
 
 struct loader {
     struct mcp_pricer *pricer;
@@ -27,6 +28,7 @@ static void take_stage(const struct loader *l, const struct mcp_stage *stage,
     bool again = plan->zero_stage == 3 && plan->reshard_after_forward;
     double gather = again ? exposed(l, stage->gather_ns) : 0;
     double reduce = plan->zero_stage >= 2 ? exposed(l, stage->reduce_ns) : 0;
+    memset(out, 0, sizeof *out);
     out->forward_ns = (double)stage->forward_ns + gather;
     out->backward_ns = (double)stage->backward_ns + gather + reduce;
     out->lead_ns = (double)stage->lead_ns;
@@ -53,39 +55,87 @@ static void price_one_layer(const struct loader *l, int rank, int layer,
     mcp_stage_price(l->pricer, &plan, plan.pipeline_parallel + rank, &chunk, out);
 }
 
+struct saving { /* of one recompute over the fastest */
+    double bytes, ns;
+};
+
+static struct saving saving_of(const struct mcp_stage *base, const struct mcp_stage *other)
+{
+    int64_t more = other->forward_ns + other->backward_ns - base->forward_ns - base->backward_ns;
+    return (struct saving){(double)(base->memory.kept_bytes - other->memory.kept_bytes),
+                           (double)(more > 0 ? more : 0)};
+}
+
 /* What another recompute gives back and costs. */
-static void compare_recompute(const struct mcp_stage *base, const struct mcp_stage *other,
+static void compare_recompute(const struct mcp_stage *other, struct saving saving,
                               struct mcp_layer_floor *out)
 {
-    double kept = (double)other->memory.kept_bytes, saved = out->kept_bytes - kept;
-    double more =
-        (double)(other->forward_ns + other->backward_ns - base->forward_ns - base->backward_ns);
-    if (saved > 0)
-        out->ns_per_byte = fmin(out->ns_per_byte, fmax(0, more) / saved);
-    out->least_kept_bytes = fmin(out->least_kept_bytes, kept);
+    if (saving.bytes > 0) {
+        out->saved_bytes += saving.bytes;
+        out->ns_per_byte = fmin(out->ns_per_byte, saving.ns / saving.bytes);
+    }
+    out->least_kept_bytes = fmin(out->least_kept_bytes, (double)other->memory.kept_bytes);
     out->working_bytes =
         fmin(out->working_bytes, (double)(other->memory.backward_bytes - other->memory.kept_bytes));
+}
+
+/* The line from the cheapest saving per byte to a larger one, where there is one. */
+static void join_savings(struct saving a, struct saving b, struct mcp_layer_floor *out)
+{
+    out->last_ns_per_byte = INFINITY;
+    if (a.bytes <= 0 || b.bytes <= 0)
+        return;
+    bool in_order = a.ns * b.bytes <= b.ns * a.bytes;
+    struct saving cheap = in_order ? a : b, large = in_order ? b : a;
+    if (large.bytes <= cheap.bytes)
+        return;
+    out->last_ns_per_byte = (large.ns - cheap.ns) / (large.bytes - cheap.bytes);
+    out->last_ns = out->last_ns_per_byte * cheap.bytes - cheap.ns;
+}
+
+/* The fastest recompute that is allowed: none, or of the others the one that is. */
+static enum mcp_recompute fastest(const struct loader *l, int rank, int layer)
+{
+    int best = MCP_RECOMPUTE_NONE;
+    int64_t least = INT64_MAX;
+    for (int r = 0; !l->recompute[MCP_RECOMPUTE_NONE] && r < MCP_NUM_RECOMPUTES; r++) {
+        struct mcp_stage stage;
+        if (!l->recompute[r])
+            continue;
+        price_one_layer(l, rank, layer, (enum mcp_recompute)r, &stage);
+        if (stage.forward_ns + stage.backward_ns < least) {
+            least = stage.forward_ns + stage.backward_ns;
+            best = r;
+        }
+    }
+    return (enum mcp_recompute)best;
 }
 
 static void load_kind(const struct loader *l, int rank, int kind, struct mcp_layer_floor *out)
 {
     struct mcp_stage base, other;
+    struct saving savings[MCP_NUM_RECOMPUTES] = {{0, 0}};
     const struct mcp_model *model = l->question->model;
-    int layer = 0, first = 0;
+    int layer = 0, count = 0;
     while (model->layer_kind[layer] != kind)
         layer++;
-    while (!l->recompute[first])
-        first++;
-    price_one_layer(l, rank, layer, (enum mcp_recompute)first, &base);
+    enum mcp_recompute first = fastest(l, rank, layer);
+    price_one_layer(l, rank, layer, first, &base);
     take_stage(l, &base, out);
     out->num_layers = mcp_model_layers_of_kind(model, kind);
     out->ns_per_byte = INFINITY;
-    for (int r = first + 1; l->detail == MCP_FLOOR_ALL && r < MCP_NUM_RECOMPUTES; r++) {
-        if (!l->recompute[r])
+    out->slowest_ns = l->detail == MCP_FLOOR_ALL ? 0 : INFINITY;
+    for (int r = 0; r < MCP_NUM_RECOMPUTES; r++) {
+        bool other_one = l->recompute[r] && r != (int)first;
+        if (!other_one || (l->detail != MCP_FLOOR_ALL && first == MCP_RECOMPUTE_NONE))
             continue;
         price_one_layer(l, rank, layer, (enum mcp_recompute)r, &other);
-        compare_recompute(&base, &other, out);
+        savings[count] = saving_of(&base, &other);
+        out->slowest_ns = fmax(out->slowest_ns, savings[count].ns);
+        compare_recompute(&other, savings[count++], out);
+        out->lead_ns = fmax(out->lead_ns, first == MCP_RECOMPUTE_NONE ? 0 : (double)other.lead_ns);
     }
+    join_savings(savings[0], savings[1], out);
 }
 
 /* Both ends without a layer: the message between stages is theirs too. */

@@ -41,7 +41,10 @@ static struct word words_of(enum mcp_require_name name)
     static const char *const off_on[] = {"off", "on"};
     switch ((int)name) {
     case MCP_KNOB_SEQUENCE_PARALLEL:
+    case MCP_KNOB_RESHARD:
         return (struct word){off_on, 2};
+    case MCP_KNOB_RANK_ORDER:
+        return (struct word){mcp_rank_order_names, MCP_NUM_RANK_ORDERS};
     case MCP_KNOB_CONTEXT_KIND:
         return (struct word){mcp_context_kind_names, MCP_NUM_CONTEXT_KINDS};
     case MCP_KNOB_SCHEDULE:
@@ -368,11 +371,16 @@ static double stages_value(enum mcp_require_name name, const struct mcp_plan *pl
 /* As mcp_knob_value(), of a plan that may have no chunks. */
 static double knob_value(enum mcp_knob knob, const struct mcp_plan *plan)
 {
-    struct mcp_chunk none = {0};
+    struct mcp_recompute_run run = {MCP_RECOMPUTE_NONE, 1};
+    struct mcp_chunk one = {0, 1, 1, &run};
     struct mcp_plan whole = *plan;
-    if (!whole.chunks)
-        whole.chunks = &none;
-    return mcp_knob_value(knob, &whole);
+    if (!whole.chunks) {
+        whole.chunks = &one;
+        whole.pipeline_parallel = whole.virtual_stages = 1;
+    }
+    return knob == MCP_KNOB_PIPELINE         ? plan->pipeline_parallel
+           : knob == MCP_KNOB_VIRTUAL_STAGES ? plan->virtual_stages
+                                             : mcp_knob_value(knob, &whole);
 }
 
 double mcp_require_value(const struct mcp_question *question, enum mcp_require_name name,

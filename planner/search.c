@@ -1,380 +1,556 @@
-/* planner/search.c: judge every candidate, one layout a task; the only door to
- * OpenMP. */
+/* planner/search.c: waves of families, best bound first; the only door to OpenMP. */
 #include "planner/search.h"
 
-#include "core/text.h"
+#include "planner/search_parts.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *const mcp_objective_names[MCP_NUM_OBJECTIVES] = {"time", "memory", "cost"};
-const char mcp_rule_pipeline[] = "pipeline_rule";
-const char mcp_rule_batch[] = "batch_rule";
-const char mcp_rule_memory[] = "memory";
+/* --- the bar --- */
 
-/* Plans that keep the article's rules, and those that break one of them. */
-enum { KEEPS_ALL, BREAKS_PIPELINE, BREAKS_BATCH, NUM_CLASSES };
-
-/* The best of several; without chunks, which belong to the layout. */
-struct best {
-    bool any;
-    enum mcp_recompute recompute;
-    struct mcp_found found;
-};
-
-/* What a layout has to say. Each task writes its own; they are joined in order. */
-struct finding {
-    struct best best[NUM_CLASSES];
-    struct best smallest;
-    struct mcp_search_record record;
-};
-
-struct search {
-    const struct mcp_question *question;
-    const struct mcp_plan_space *space;
-    const struct mcp_search_options *options;
-    struct mcp_layout *layouts;
-    struct finding *findings; /* [layouts] */
-    int num_layouts;
-    int num_threads;
-};
-
-/* One thread's own, for the layouts with one tensor and one context degree: prices
- * of layers are shared within these alone. */
-struct worker {
-    struct mcp_arena *arena;
-    struct mcp_pricer *pricer;
-    struct mcp_prediction *prediction;
-    int64_t *static_bytes; /* of plans by interleave and ZeRO stage; 0: none priced yet */
-    bool *too_large;       /* by ZeRO stage and recompute: a smaller microbatch did not fit */
-    double *busy_s;        /* by all but the interleave: of one priced before; 0: none yet */
-};
-
-static void refuse(struct mcp_search_record *record, const char *rule, int64_t count)
+/* The best tuples of different layouts, best first; returns how many, at most `top`. */
+static int leaders(const struct mcp_search *search, int class, int top,
+                   const struct mcp_tuple **order)
 {
-    int i = 0;
-    while (i < record->num_refused && !mcp_same(record->refused[i].rule, rule))
-        i++;
-    if (i == MCP_MAX_REFUSED)
-        i--;
-    else if (i == record->num_refused)
-        record->refused[record->num_refused++].rule = rule;
-    record->refused[i].count += count;
-}
-
-int64_t mcp_search_refused(const struct mcp_search_record *record, const char *rule)
-{
-    for (int i = 0; i < record->num_refused; i++)
-        if (mcp_same(record->refused[i].rule, rule))
-            return record->refused[i].count;
-    return 0;
-}
-
-/* Below 0: `a` is better. Equal plans in both leave the earlier one. */
-static int compare(enum mcp_objective objective, const struct mcp_found *a,
-                   const struct mcp_found *b)
-{
-    int by_time = (a->iteration_s > b->iteration_s) - (a->iteration_s < b->iteration_s);
-    int by_memory = (a->peak_memory_bytes > b->peak_memory_bytes) -
-                    (a->peak_memory_bytes < b->peak_memory_bytes);
-    if (objective == MCP_OBJECTIVE_MEMORY)
-        return by_memory != 0 ? by_memory : by_time;
-    return by_time != 0 ? by_time : by_memory;
-}
-
-static void keep(struct best *best, enum mcp_objective objective, const struct mcp_found *found,
-                 enum mcp_recompute recompute)
-{
-    if (best->any && compare(objective, found, &best->found) >= 0)
-        return;
-    *best = (struct best){true, recompute, *found};
-    best->found.plan.chunks = NULL;
-}
-
-static void join_best(struct best *into, enum mcp_objective objective, const struct best *from)
-{
-    if (from->any)
-        keep(into, objective, &from->found, from->recompute);
-}
-
-/* The rule that refuses a plan; NULL when none does. Recompute breaks none. */
-static const char *why_refused(const struct search *search, const struct mcp_plan *plan,
-                               bool *pipeline, bool *batch)
-{
-    *pipeline =
-        mcp_space_keeps_pipeline_rule(search->space) && !mcp_pipeline_rule(search->question, plan);
-    *batch = mcp_space_keeps_batch_rule(search->space) && !mcp_batch_rule(search->question, plan);
-    const char *rule = mcp_illegal_rule(search->question, plan);
-    return rule ? rule : *pipeline ? mcp_rule_pipeline : *batch ? mcp_rule_batch : NULL;
-}
-
-/* KEEPS_ALL .. BREAKS_BATCH, or NUM_CLASSES for one that is not even priced. */
-static int classify(const struct search *search, const struct mcp_plan *plan, const char **refused)
-{
-    bool pipeline, batch;
-    *refused = why_refused(search, plan, &pipeline, &batch);
-    if (*refused == NULL)
-        return KEEPS_ALL;
-    if (*refused == mcp_rule_pipeline && !batch)
-        return BREAKS_PIPELINE;
-    return *refused == mcp_rule_batch ? BREAKS_BATCH : NUM_CLASSES;
-}
-
-static int64_t static_peak(const struct mcp_prediction *prediction, int stages)
-{
-    int64_t peak = 0;
-    for (int i = 0; i < stages; i++)
-        if (prediction->stages[i].static_bytes > peak)
-            peak = prediction->stages[i].static_bytes;
-    return peak;
-}
-
-/* Prices a candidate; true when it fits. */
-static bool price(const struct search *search, struct worker *worker, const struct mcp_plan *plan,
-                  int class, struct finding *finding)
-{
-    enum mcp_objective objective = search->options->objective;
-    enum mcp_recompute recompute = mcp_uniform_recompute(plan);
-    mcp_estimate(worker->pricer, plan, worker->prediction);
-    struct mcp_found found = {*plan, worker->prediction->iteration_s,
-                              worker->prediction->peak_memory_bytes};
-    if (class == KEEPS_ALL) {
-        finding->record.priced++;
-        keep(&finding->smallest, MCP_OBJECTIVE_MEMORY, &found, recompute);
+    int count = 0;
+    for (int i = 0; i < search->num_lots; i++) {
+        const struct mcp_tuple *best = &search->lots[i].best[class];
+        int at = count;
+        if (best->layout < 0)
+            continue;
+        while (at > 0 &&
+               mcp_found_compare(search->objective, &best->found, &order[at - 1]->found) < 0)
+            at--;
+        if (at == top)
+            continue;
+        count += count < top;
+        memmove(order + at + 1, order + at, (size_t)(count - at - 1) * sizeof *order);
+        order[at] = best;
     }
-    if (worker->prediction->fits)
-        keep(&finding->best[class], objective, &found, recompute);
-    if (class == KEEPS_ALL && worker->prediction->fits)
-        finding->record.fitting++;
-    else if (class == KEEPS_ALL)
-        refuse(&finding->record, mcp_rule_memory, 1);
-    return worker->prediction->fits;
+    return count;
 }
 
-/* Is it known that this candidate does not fit? What it keeps between steps is
- * that of any with its interleave and ZeRO stage; activations only grow with the
- * microbatch. */
-static bool too_large(const struct search *search, const struct worker *worker, int kept,
-                      int variant)
+/* What a tuple must beat to be of use: in time or bytes, by objective. */
+struct bar {
+    int64_t ns, bytes;
+};
+
+static struct bar bar_at(const struct mcp_search *search, const struct mcp_found *found)
 {
-    if (search->options->exhaustive)
-        return false;
-    return worker->too_large[variant] ||
-           (!search->options->smallest && worker->static_bytes[kept] > 0 &&
-            worker->static_bytes[kept] + search->question->stack->reserve_bytes >
-                worker->prediction->memory_limit_bytes);
+    struct bar bar = {INT64_MAX, INT64_MAX};
+    if (search->objective == MCP_OBJECTIVE_MEMORY)
+        bar.bytes = found->peak_memory_bytes;
+    else
+        bar.ns = llround(found->iteration_s * 1e9);
+    return bar;
 }
 
-/* Where candidates that differ in the interleave alone meet. */
-static int64_t without_interleave(const struct mcp_choices *choices, struct mcp_choice_index at)
+/* The last of the plans to keep; none while there are fewer. */
+static struct bar common_bar(const struct mcp_search *search, int class, int top)
 {
-    int64_t index = at.context_kind;
-    index = index * choices->sequence_parallel.count + at.sequence_parallel;
-    index = index * choices->microbatches.count + at.microbatch;
-    index = index * choices->zero_stages.count + at.zero_stage;
-    return index * choices->recomputes.count + at.recompute;
+    struct bar none = {INT64_MAX, INT64_MAX};
+    struct mcp_mark mark = mcp_arena_mark(search->arena);
+    const struct mcp_tuple **order = MCP_ARRAY(search->arena, top, const struct mcp_tuple *);
+    int count = leaders(search, class, top, order);
+    struct bar bar = count == top ? bar_at(search, &order[top - 1]->found) : none;
+    mcp_arena_rewind(search->arena, mark);
+    return search->options->exhaustive ? none : bar;
 }
 
-/* Mean over ranks of what no order of slots can hide: the time cannot be less. */
-static double busy_s(const struct mcp_prediction *p)
+/* A layout has to beat its own best too: only one of its plans is kept. */
+static struct bar bar_of(const struct mcp_search *search, const struct mcp_lot *lot, int class,
+                         struct bar common)
 {
-    return p->iteration_s - p->cost_s[MCP_COST_DATA] - p->cost_s[MCP_COST_PIPELINE] -
-           p->cost_s[MCP_COST_BUBBLE];
+    if (lot->best[class].layout < 0 || search->options->exhaustive)
+        return common;
+    struct bar own = bar_at(search, &lot->best[class].found);
+    return (struct bar){own.ns < common.ns ? own.ns : common.ns,
+                        own.bytes < common.bytes ? own.bytes : common.bytes};
 }
 
-/* Is a plan with the same busy time, or less of it, already slower than the best?
- * Layers cost the same in any interleave, and more recompute never costs less. */
-static bool too_slow(const struct search *search, const struct worker *worker, int64_t same,
-                     int recompute, const struct best *best)
+/* --- waves --- */
+
+enum { LONGEST_WAVE = 64, MOST_MILPS = 64 };
+
+enum wave_kind {
+    FIRST_ORDER,  /* families, in their first rank order */
+    OTHER_ORDERS, /* and in all others */
+    SPLITS        /* tuples */
+};
+
+struct wave {
+    struct mcp_search *search;
+    int class;
+    struct bar bar;
+    enum wave_kind kind;
+    int count;
+    struct mcp_family *families; /* [count] */
+    struct mcp_tuple *splits;    /* [count] */
+    /* what each gave */
+    struct mcp_tuple *tuples[LONGEST_WAVE];
+    int num_tuples[LONGEST_WAVE];
+    const char *refuted[LONGEST_WAVE]; /* the whole family, by memory */
+    int64_t priced[LONGEST_WAVE], milps[LONGEST_WAVE];
+};
+
+static int layout_of(const struct wave *wave, int i)
 {
-    const double rounding = 1 + 1e-9;
-    if (search->options->exhaustive || search->options->objective == MCP_OBJECTIVE_MEMORY ||
-        !best->any)
-        return false;
-    for (int64_t i = same; i >= same - recompute; i--)
-        if (worker->busy_s[i] > best->found.iteration_s * rounding)
-            return true;
-    return false;
+    return wave->kind == SPLITS ? wave->splits[i].layout : wave->families[i].layout;
 }
 
-static void judge_fit(const struct search *search, struct worker *worker,
-                      const struct mcp_choices *choices, int64_t index, int class,
-                      struct finding *finding)
+static void look_into(struct wave *wave, struct mcp_look *look, int i)
 {
-    struct mcp_plan plan;
-    struct mcp_choice_index at = mcp_choices_at(choices, index);
-    int kept = at.interleave * choices->zero_stages.count + at.zero_stage;
-    int variant = at.zero_stage * choices->recomputes.count + at.recompute;
-    int64_t same = without_interleave(choices, at);
-    if (too_large(search, worker, kept, variant)) {
-        if (class == KEEPS_ALL)
-            refuse(&finding->record, mcp_rule_memory, 1);
+    struct mcp_family *family = &wave->families[i];
+    const struct mcp_lot *lot = look->lot;
+    int orders = lot->choices.rank_orders.count, each = lot->variants / orders;
+    bool others = wave->kind == OTHER_ORDERS;
+    int first = others ? 1 : 0, last = others ? orders - 1 : 0;
+    wave->num_tuples[i] = 0;
+    wave->refuted[i] = mcp_family_refuted(look, family);
+    if (wave->refuted[i] != NULL || (others && !family->reached))
+        return;
+    family->reached = mcp_family_reaches(look, family);
+    if (!family->reached || last < first)
+        return;
+    wave->num_tuples[i] = (last - first + 1) * each;
+    wave->tuples[i] = MCP_ARRAY(look->desk->arena, wave->num_tuples[i], struct mcp_tuple);
+    for (int order = first; order <= last; order++)
+        mcp_look_into(look, family, order, wave->tuples[i] + (order - first) * each);
+}
+
+static void work(struct wave *wave, int i)
+{
+    const struct mcp_search *search = wave->search;
+    const struct mcp_lot *lot = &search->lots[layout_of(wave, i)];
+    struct bar bar = wave->kind == SPLITS ? wave->bar : bar_of(search, lot, wave->class, wave->bar);
+    struct mcp_look look = {.search = search,
+                            .desk = &search->desks[lot->desk],
+                            .lot = lot,
+                            .cutoff_ns = bar.ns,
+                            .cutoff_bytes = bar.bytes};
+    mcp_desk_open(look.desk, search->question, lot->layout.tensor_parallel);
+    if (wave->kind == SPLITS)
+        mcp_look_split(&look, MOST_MILPS, &wave->splits[i]);
+    else
+        look_into(wave, &look, i);
+    wave->priced[i] = look.priced;
+    wave->milps[i] = look.milps;
+}
+
+static int desk_of(const struct wave *wave, int i)
+{
+    return wave->search->lots[layout_of(wave, i)].desk;
+}
+
+/* All work of the wave at the desk of the i-th, if that is the first there. */
+static void work_at_desk(struct wave *wave, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (desk_of(wave, k) == desk_of(wave, i))
+            return;
+    for (int k = i; k < wave->count; k++)
+        if (desk_of(wave, k) == desk_of(wave, i))
+            work(wave, k);
+}
+
+static void run_wave(struct wave *wave)
+{
+#pragma omp parallel for schedule(dynamic) num_threads(wave->search->num_threads)
+    for (int i = 0; i < wave->count; i++)
+        work_at_desk(wave, i);
+}
+
+/* Are uniform plans not the last word? */
+static bool splits(const struct mcp_search *search)
+{
+    return search->objective != MCP_OBJECTIVE_MEMORY && !search->options->uniform;
+}
+
+static void count_tuple(struct wave *wave, const struct mcp_tuple *tuple)
+{
+    struct mcp_search_record *record = &wave->search->record;
+    if (wave->class != MCP_KEEPS_ALL)
+        return;
+    if (tuple->state == MCP_TUPLE_FITS)
+        record->fitting++;
+    else if (tuple->state == MCP_TUPLE_BOUNDED)
+        record->bounded++;
+    else if (tuple->state != MCP_TUPLE_COUNTED)
+        mcp_record_refute(record, tuple->refuted, 1);
+}
+
+static void join_best(struct wave *wave, const struct mcp_tuple *tuple)
+{
+    struct mcp_tuple *best = &wave->search->lots[tuple->layout].best[wave->class];
+    if (tuple->state == MCP_TUPLE_FITS &&
+        (best->layout < 0 ||
+         mcp_found_compare(wave->search->objective, &tuple->found, &best->found) < 0))
+        *best = *tuple;
+}
+
+/* Counted now, or once it is split. */
+static void join_tuple(struct wave *wave, const struct mcp_tuple *tuple)
+{
+    struct mcp_tuples *kept = &wave->search->kept[wave->class];
+    join_best(wave, tuple);
+    if (!splits(wave->search) ||
+        (tuple->state != MCP_TUPLE_FITS && tuple->state != MCP_TUPLE_OPEN)) {
+        count_tuple(wave, tuple);
         return;
     }
-    if (too_slow(search, worker, same, at.recompute, &finding->best[class])) {
-        finding->record.bounded += class == KEEPS_ALL;
+    kept->items = mcp_grow(wave->search->arena, kept->items, kept->count, &kept->capacity,
+                           sizeof *kept->items);
+    kept->items[kept->count++] = *tuple;
+}
+
+/* Tuples of the family that the wave's kind has to count. */
+static int to_count(const struct wave *wave, const struct mcp_family *family)
+{
+    const struct mcp_lot *lot = &wave->search->lots[family->layout];
+    int orders = lot->choices.rank_orders.count, each = lot->variants / orders;
+    if (wave->kind == FIRST_ORDER)
+        return each;
+    for (unsigned left = family->refuted; left != 0; left &= left - 1)
+        each--;
+    return each * (orders - 1);
+}
+
+static void join_families(struct wave *wave)
+{
+    struct mcp_search_record *record = &wave->search->record;
+    for (int i = 0; i < wave->count; i++) {
+        const struct mcp_family *family = &wave->families[i];
+        int left = to_count(wave, family),
+            orders = wave->search->lots[family->layout].choices.rank_orders.count;
+        for (int k = 0; k < wave->num_tuples[i]; k++) {
+            const struct mcp_tuple *tuple = &wave->tuples[i][k];
+            join_tuple(wave, tuple);
+            left -= tuple->state != MCP_TUPLE_COUNTED;
+            if (tuple->state == MCP_TUPLE_REFUTED && wave->kind == FIRST_ORDER &&
+                wave->class == MCP_KEEPS_ALL)
+                mcp_record_refute(record, tuple->refuted, orders - 1);
+        }
+        if (wave->class == MCP_KEEPS_ALL && wave->refuted[i] != NULL)
+            mcp_record_refute(record, wave->refuted[i], left);
+        else if (wave->class == MCP_KEEPS_ALL)
+            record->bounded += left;
+    }
+}
+
+static void join_wave(struct wave *wave)
+{
+    if (wave->kind != SPLITS)
+        join_families(wave);
+    for (int i = 0; wave->kind == SPLITS && i < wave->count; i++)
+        join_best(wave, &wave->splits[i]);
+    for (int i = 0; wave->class == MCP_KEEPS_ALL && i < wave->count; i++) {
+        wave->search->record.priced += wave->priced[i];
+        wave->search->record.milps += wave->milps[i];
+    }
+}
+
+/* --- the search --- */
+
+static bool told_to_stop(const struct mcp_search *search)
+{
+    return search->options->stop != NULL && *search->options->stop != 0;
+}
+
+/* Something that takes no less than this was not settled. */
+static void leave_open(struct mcp_search *search, double bound_ns)
+{
+    if (bound_ns < search->open_ns)
+        search->open_ns = bound_ns;
+}
+
+static void tell(const struct mcp_search *search, double done_frac)
+{
+    const struct mcp_tuple *best;
+    if (search->options->progress == NULL)
         return;
+    int count = leaders(search, MCP_KEEPS_ALL, 1, &best);
+    search->options->progress(search->options->progress_context, done_frac,
+                              count > 0 ? &best->found : NULL);
+}
+
+/* Families from `at` on that may still matter, at most `most`. */
+static int next_wave(const struct wave *wave, size_t at, int most)
+{
+    const struct mcp_families *all = &wave->search->families[wave->class];
+    bool memory = wave->search->objective == MCP_OBJECTIVE_MEMORY;
+    double bar = (double)(memory ? wave->bar.bytes : wave->bar.ns);
+    int count = 0;
+    while (count < most && at + (size_t)count < all->count &&
+           all->items[at + (size_t)count].bound <= bar)
+        count++;
+    return count;
+}
+
+static void skip_rest(struct wave *wave, size_t at)
+{
+    const struct mcp_families *all = &wave->search->families[wave->class];
+    for (; wave->class == MCP_KEEPS_ALL && at < all->count; at++)
+        wave->search->record.bounded += to_count(wave, &all->items[at]);
+}
+
+/* Waves grow, as the bar moves less and less. */
+static int longer(int length)
+{
+    return 2 * length < LONGEST_WAVE ? 2 * length : LONGEST_WAVE;
+}
+
+static bool stopped(struct mcp_search *search)
+{
+    search->stopped = search->stopped || told_to_stop(search);
+    return search->stopped;
+}
+
+static void run_families(struct mcp_search *search, int class, int top, enum wave_kind kind)
+{
+    struct wave wave = {.search = search, .class = class, .kind = kind};
+    struct mcp_families *all = &search->families[class];
+    size_t at = 0;
+    for (int length = 1; at < all->count; length = longer(length)) {
+        wave.bar = common_bar(search, class, top);
+        wave.count = next_wave(&wave, at, length);
+        wave.families = all->items + at;
+        if (wave.count == 0)
+            break;
+        if (stopped(search)) {
+            leave_open(search, all->items[at].bound);
+            break;
+        }
+        run_wave(&wave);
+        join_wave(&wave);
+        at += (size_t)wave.count;
+        if (class == MCP_KEEPS_ALL)
+            tell(search, (double)at / (double)all->count);
     }
-    mcp_choices_plan(choices, index, &plan);
-    worker->too_large[variant] = !price(search, worker, &plan, class, finding);
-    worker->static_bytes[kept] = static_peak(worker->prediction, plan.pipeline_parallel);
-    worker->busy_s[same] = busy_s(worker->prediction);
+    skip_rest(&wave, at);
 }
 
-/* Candidates first .. first + recomputes, of which rules refuse all or none. Those
- * that break an article rule are priced too, to say what it costs. */
-static void judge(const struct search *search, struct worker *worker,
-                  const struct mcp_choices *choices, int64_t first, struct finding *finding)
+/* Other rank orders than the first are looked at with what that found as the bar. */
+static void run_orders(struct mcp_search *search, int class)
 {
-    const char *refused;
-    struct mcp_plan plan;
-    mcp_choices_plan(choices, first, &plan);
-    int class = classify(search, &plan, &refused);
-    if (refused)
-        refuse(&finding->record, refused, choices->recomputes.count);
-    for (int i = 0; class != NUM_CLASSES && i < choices->recomputes.count; i++)
-        judge_fit(search, worker, choices, first + i, class, finding);
+    bool any = false;
+    for (int i = 0; i < search->num_lots; i++)
+        any = any || search->lots[i].choices.rank_orders.count > 1;
+    if (any)
+        run_families(search, class, 1, OTHER_ORDERS);
 }
 
-/* Candidates that differ in microbatch, ZeRO stage and recompute alone follow each
- * other, the smaller microbatches first. */
-static void judge_layout(const struct search *search, struct worker *worker, int index)
+static int by_tuple_bound(const void *a, const void *b)
 {
-    struct mcp_choices choices;
-    struct finding *finding = &search->findings[index];
-    struct mcp_mark mark = mcp_arena_mark(worker->arena);
-    mcp_space_choices(worker->arena, search->question, search->space, &search->layouts[index],
-                      &choices);
-    int64_t count = mcp_choices_count(&choices);
-    size_t variants = (size_t)choices.zero_stages.count * (size_t)choices.recomputes.count;
-    finding->record.candidates = count;
-    worker->too_large = MCP_ARRAY(worker->arena, variants, bool);
-    worker->busy_s = MCP_ARRAY(worker->arena, count / choices.num_interleaves, double);
-    worker->static_bytes =
-        MCP_ARRAY(worker->arena, choices.num_interleaves * choices.zero_stages.count, int64_t);
-    for (int64_t first = 0; first < count; first += choices.recomputes.count) {
-        if (first % ((int64_t)variants * choices.microbatches.count) == 0)
-            memset(worker->too_large, 0, variants * sizeof *worker->too_large);
-        judge(search, worker, &choices, first, finding);
+    const struct mcp_tuple *x = a, *y = b;
+    if (x->bound_ns != y->bound_ns)
+        return x->bound_ns < y->bound_ns ? -1 : 1;
+    if (x->layout != y->layout)
+        return x->layout < y->layout ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* What was not split cannot win, whether it fits or not. */
+static void count_kept(struct wave *wave)
+{
+    const struct mcp_tuples *kept = &wave->search->kept[wave->class];
+    for (size_t i = 0; i < kept->count; i++) {
+        struct mcp_tuple tuple = kept->items[i];
+        if (tuple.state == MCP_TUPLE_OPEN)
+            tuple.state = MCP_TUPLE_BOUNDED;
+        count_tuple(wave, &tuple);
+        if (wave->class == MCP_KEEPS_ALL && tuple.split && !tuple.proven)
+            leave_open(wave->search, (double)tuple.bound_ns);
     }
-    mcp_arena_rewind(worker->arena, mark);
 }
 
-static bool same_group(const struct mcp_layout *a, const struct mcp_layout *b)
+/* Plans that break a rule are split where they may beat those that keep it. */
+static struct bar split_bar(const struct mcp_search *search, int class)
 {
-    return a->tensor_parallel == b->tensor_parallel && a->context_parallel == b->context_parallel;
+    struct bar bar = common_bar(search, MCP_KEEPS_ALL, 1);
+    struct bar own = common_bar(search, class, 1);
+    return (struct bar){own.ns < bar.ns ? own.ns : bar.ns, INT64_MAX};
 }
 
-/* The layouts from `first` on that share a pricer, and so its memory. */
-static void judge_group(const struct search *search, int first)
+static void run_splits(struct mcp_search *search, int class)
 {
-    struct mcp_arena *arena = mcp_arena_new(), *scratch = mcp_arena_new();
-    struct worker worker = {.arena = scratch,
-                            .pricer = mcp_pricer_new(arena, search->question),
-                            .prediction = MCP_NEW(arena, struct mcp_prediction)};
-    const struct mcp_layout *layouts = search->layouts;
-    for (int i = first; i < search->num_layouts && same_group(&layouts[i], &layouts[first]); i++)
-        judge_layout(search, &worker, i);
-    mcp_arena_free(scratch);
-    mcp_arena_free(arena);
-}
-
-static void judge_all(const struct search *search)
-{
-#pragma omp parallel for schedule(dynamic) num_threads(search->num_threads)
-    for (int i = 0; i < search->num_layouts; i++)
-        if (i == 0 || !same_group(&search->layouts[i - 1], &search->layouts[i]))
-            judge_group(search, i);
-}
-
-static int by_count(const void *a, const void *b)
-{
-    const struct mcp_refused *x = a, *y = b;
-    if (x->count != y->count)
-        return x->count < y->count ? 1 : -1;
-    return strcmp(x->rule, y->rule);
-}
-
-static void join_records(const struct search *search, struct mcp_search_record *out)
-{
-    for (int i = 0; i < search->num_layouts; i++) {
-        const struct mcp_search_record *record = &search->findings[i].record;
-        out->candidates += record->candidates;
-        out->bounded += record->bounded;
-        out->priced += record->priced;
-        out->fitting += record->fitting;
-        for (int k = 0; k < record->num_refused; k++)
-            refuse(out, record->refused[k].rule, record->refused[k].count);
+    struct wave wave = {.search = search, .class = class, .kind = SPLITS};
+    struct mcp_tuples *kept = &search->kept[class];
+    size_t at = 0;
+    qsort(kept->items, kept->count, sizeof *kept->items, by_tuple_bound);
+    for (int length = 1; at < kept->count; length = longer(length)) {
+        wave.bar = split_bar(search, class);
+        wave.splits = kept->items + at;
+        wave.count = 0;
+        while (wave.count < length && at + (size_t)wave.count < kept->count &&
+               wave.splits[wave.count].bound_ns < wave.bar.ns)
+            wave.count++;
+        if (wave.count == 0)
+            break;
+        if (stopped(search)) {
+            leave_open(search, (double)kept->items[at].bound_ns);
+            break;
+        }
+        run_wave(&wave);
+        join_wave(&wave);
+        at += (size_t)wave.count;
     }
-    qsort(out->refused, (size_t)out->num_refused, sizeof *out->refused, by_count);
-    out->proven_optimal = true;
+    count_kept(&wave);
 }
 
-static struct mcp_found finish(struct mcp_arena *arena, const struct mcp_question *question,
-                               const struct best *best)
+/* The runners-up too are split as well as may be; each stays behind the best. */
+static void split_runners_up(struct mcp_search *search, int top)
 {
-    struct mcp_found found = best->found;
-    mcp_plan_uniform_chunks(arena, &found.plan, question->model->num_layers, best->recompute);
+    const struct mcp_tuple **order = MCP_ARRAY(search->arena, top, const struct mcp_tuple *);
+    struct mcp_tuple *tuples = MCP_ARRAY(search->arena, top, struct mcp_tuple);
+    int count = leaders(search, MCP_KEEPS_ALL, top, order);
+    for (int i = 1; i < count; i++) {
+        struct wave wave = {.search = search, .kind = SPLITS, .count = 1};
+        tuples[i] = *order[i];
+        wave.bar = bar_at(search, &tuples[i].found);
+        wave.splits = &tuples[i];
+        if (tuples[i].split || stopped(search))
+            continue;
+        run_wave(&wave);
+        join_wave(&wave);
+    }
+}
+
+static void run_class(struct mcp_search *search, int class)
+{
+    int top = search->options->top > 1 && class == MCP_KEEPS_ALL ? search->options->top : 1;
+    run_families(search, class, top, FIRST_ORDER);
+    run_orders(search, class);
+    if (!splits(search))
+        return;
+    run_splits(search, class);
+    if (class == MCP_KEEPS_ALL)
+        split_runners_up(search, top);
+}
+
+/* --- the answer --- */
+
+static struct mcp_chunk *copy_chunks(struct mcp_arena *arena, const struct mcp_plan *plan)
+{
+    int count = plan->pipeline_parallel * plan->virtual_stages;
+    struct mcp_chunk *chunks = MCP_ARRAY(arena, count, struct mcp_chunk);
+    for (int k = 0; k < count; k++) {
+        chunks[k] = plan->chunks[k];
+        chunks[k].runs = MCP_ARRAY(arena, chunks[k].num_runs, struct mcp_recompute_run);
+        memcpy(chunks[k].runs, plan->chunks[k].runs,
+               (size_t)chunks[k].num_runs * sizeof *chunks[k].runs);
+    }
+    return chunks;
+}
+
+static struct mcp_found finish(struct mcp_arena *arena, const struct mcp_search *search,
+                               const struct mcp_tuple *tuple)
+{
+    struct mcp_found found = tuple->found;
+    if (found.plan.stage_pool != NULL) {
+        int *pools = MCP_ARRAY(arena, found.plan.pipeline_parallel, int);
+        memcpy(pools, found.plan.stage_pool, (size_t)found.plan.pipeline_parallel * sizeof *pools);
+        found.plan.stage_pool = pools;
+    }
+    if (found.plan.chunks != NULL)
+        found.plan.chunks = copy_chunks(arena, &found.plan);
+    else
+        mcp_plan_uniform_chunks(arena, &found.plan, search->question->model->num_layers,
+                                tuple->recompute);
     return found;
 }
 
-/* The best of each layout, best first, `top` of them. */
-static void rank_layouts(struct mcp_arena *arena, const struct search *search,
+static void answer_class(struct mcp_arena *arena, const struct mcp_search *search,
                          struct mcp_answer *out)
 {
     int top = search->options->top > 1 ? search->options->top : 1;
-    const struct best **order = MCP_ARRAY(arena, top, const struct best *);
-    int count = 0;
-    for (int i = 0; i < search->num_layouts; i++) {
-        const struct best *best = &search->findings[i].best[KEEPS_ALL];
-        int at = count;
-        while (best->any && at > 0 &&
-               compare(search->options->objective, &best->found, &order[at - 1]->found) < 0)
-            at--;
-        if (!best->any || at == top)
-            continue;
-        count += count < top;
-        memmove(order + at + 1, order + at, (size_t)(count - at - 1) * sizeof(struct best *));
-        order[at] = best;
+    const struct mcp_tuple **order = MCP_ARRAY(arena, top, const struct mcp_tuple *);
+    out->count = leaders(search, MCP_KEEPS_ALL, top, order);
+    out->found = MCP_ARRAY(arena, out->count, struct mcp_found);
+    for (int i = 0; i < out->count; i++)
+        out->found[i] = finish(arena, search, order[i]);
+    for (int k = 0; k < 2; k++) {
+        const struct mcp_tuple *best;
+        out->has_beyond[k] = leaders(search, MCP_BREAKS_PIPELINE + k, 1, &best) > 0;
+        if (out->has_beyond[k])
+            out->beyond[k] = finish(arena, search, best);
     }
-    out->count = count;
-    out->found = MCP_ARRAY(arena, count, struct mcp_found);
-    for (int i = 0; i < count; i++)
-        out->found[i] = finish(arena, search->question, order[i]);
 }
 
-static void join_beyond(struct mcp_arena *arena, const struct search *search,
-                        struct mcp_answer *out)
+static void allow_recompute(struct mcp_search *search)
 {
-    struct best smallest = {0}, beyond[2] = {0};
-    for (int i = 0; i < search->num_layouts; i++) {
-        const struct finding *finding = &search->findings[i];
-        join_best(&smallest, MCP_OBJECTIVE_MEMORY, &finding->smallest);
-        for (int k = 0; k < 2; k++)
-            join_best(&beyond[k], search->options->objective, &finding->best[BREAKS_PIPELINE + k]);
+    const struct mcp_interval *asked = &search->space->knobs[MCP_KNOB_RECOMPUTE];
+    for (int r = 0; r < MCP_NUM_RECOMPUTES; r++)
+        search->recompute[r] = !asked->given || (asked->low <= r && r <= asked->high);
+}
+
+static void free_desks(struct mcp_search *search)
+{
+    for (int i = 0; i < search->num_desks; i++) {
+        mcp_arena_free(search->desks[i].scratch);
+        mcp_arena_free(search->desks[i].arena);
     }
-    out->has_smallest = smallest.any;
-    if (smallest.any)
-        out->smallest = finish(arena, search->question, &smallest);
-    for (int k = 0; k < 2; k++) {
-        out->has_beyond[k] = beyond[k].any;
-        if (beyond[k].any)
-            out->beyond[k] = finish(arena, search->question, &beyond[k]);
-    }
+}
+
+/* How far the best may be from what was left open. */
+static void conclude(const struct mcp_search *search, struct mcp_search_record *record)
+{
+    const struct mcp_tuple *best;
+    record->proven_optimal = !search->stopped && isinf(search->open_ns);
+    if (record->proven_optimal || leaders(search, MCP_KEEPS_ALL, 1, &best) == 0)
+        return;
+    double best_ns = best->found.iteration_s * 1e9;
+    record->gap_frac = fmax(0, 1 - search->open_ns / best_ns);
+    record->proven_optimal = !search->stopped && record->gap_frac == 0;
+}
+
+/* Searches in a scratch arena; what is kept goes to `arena`. */
+static void run(struct mcp_arena *arena, struct mcp_search *search, struct mcp_answer *out)
+{
+    search->num_threads =
+        search->options->num_threads > 0 ? search->options->num_threads : omp_get_num_procs();
+    search->open_ns = INFINITY;
+    allow_recompute(search);
+    mcp_search_enumerate(search);
+    for (int class = 0; class < (search->unlimited ? 1 : MCP_NUM_CLASSES); class ++)
+        run_class(search, class);
+    mcp_record_sort(&search->record);
+    conclude(search, &search->record);
+    answer_class(arena, search, out);
+    out->record = search->record;
+    free_desks(search);
+}
+
+/* Needs the least memory of all that keep the rules. */
+static void find_smallest(struct mcp_arena *arena, struct mcp_search search, struct mcp_answer *out)
+{
+    struct mcp_answer smallest = {0};
+    struct mcp_search_options options = *search.options;
+    options.top = 1;
+    options.exhaustive = false;
+    search.options = &options;
+    search.arena = mcp_arena_new();
+    search.objective = MCP_OBJECTIVE_MEMORY;
+    search.unlimited = true;
+    run(arena, &search, &smallest);
+    mcp_arena_free(search.arena);
+    out->has_smallest = smallest.count > 0;
+    if (smallest.count > 0)
+        out->smallest = smallest.found[0];
 }
 
 void mcp_search(struct mcp_arena *arena, const struct mcp_question *question,
                 const struct mcp_plan_space *space, const struct mcp_search_options *options,
                 struct mcp_answer *out)
 {
-    struct search search = {.question = question, .space = space, .options = options};
-    search.num_layouts = mcp_space_layouts(arena, question, space, &search.layouts);
-    search.num_threads = options->num_threads > 0 ? options->num_threads : omp_get_num_procs();
-    search.findings = MCP_ARRAY(arena, search.num_layouts, struct finding);
-    judge_all(&search);
+    struct mcp_search search = {
+        .question = question, .space = space, .options = options, .objective = options->objective};
+    const struct mcp_search asked = search;
+    search.arena = mcp_arena_new();
     *out = (struct mcp_answer){0};
-    join_records(&search, &out->record);
-    rank_layouts(arena, &search, out);
-    join_beyond(arena, &search, out);
+    run(arena, &search, out);
+    mcp_arena_free(search.arena);
+    if (options->smallest)
+        find_smallest(arena, asked, out);
 }

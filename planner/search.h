@@ -1,12 +1,12 @@
-/* planner/search.h: the best plan with uniform stages, and the proof of it.
+/* planner/search.h: the best plan, and the proof of it.
  *
- * Every candidate of planner/space.h is judged: refused by a rule of meaning
- * (step/legal.h), by one of the article's rules, or by memory; or priced in full
- * by step/estimate.h and compared. Short cuts that change no answer: a plan is not
- * priced where what it keeps between steps is known to be too much, where a smaller
- * microbatch did not fit (memory refuses it), or where its busy time alone is more
- * than the layout's best plan takes (it is bounded). The answer does not depend on
- * the number of threads. */
+ * Every tuple of planner/space.h is judged: refused by a rule of meaning
+ * (step/legal.h), by one of the article's rules, by dominance or by memory; or bounded
+ * from below (planner/bound.h) by more than the best takes; or priced in full by
+ * step/estimate.h. Best bound first, so that few are. The answer depends neither on
+ * the number of threads nor on the order in which tuples are listed: of equal plans
+ * the one that needs less memory, then that with the smaller value of the first knob
+ * in which they differ. */
 #ifndef MCP_PLANNER_SEARCH_H
 #define MCP_PLANNER_SEARCH_H
 
@@ -14,6 +14,7 @@
 #include "planner/space.h"
 #include "step/estimate.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,23 +26,31 @@ enum mcp_objective {
 };
 extern const char *const mcp_objective_names[MCP_NUM_OBJECTIVES];
 
-/* The article's rules and memory, in the words of `refused`. */
+/* The article's rules, memory and dominance, in the words of `refused`. */
 extern const char mcp_rule_pipeline[]; /* "pipeline_rule" */
 extern const char mcp_rule_batch[];    /* "batch_rule" */
 extern const char mcp_rule_memory[];   /* "memory" */
-
-struct mcp_search_options {
-    enum mcp_objective objective;
-    int top;         /* plans to keep, of different layouts; at least 1 */
-    bool exhaustive; /* price also what cannot win */
-    bool smallest;   /* price also what keeps too much: `smallest` is then exact */
-    int num_threads; /* 0: as many as there are cores */
-};
+extern const char mcp_rule_gpipe[];    /* "gpipe_is_never_better": than 1F1B */
 
 struct mcp_found {
     struct mcp_plan plan; /* with chunks of its own */
     double iteration_s;
     int64_t peak_memory_bytes;
+};
+
+struct mcp_search_options {
+    enum mcp_objective objective;
+    int top;         /* plans to keep, of different layouts; at least 1 */
+    bool exhaustive; /* price also what cannot win: every uniform plan; splits are bounded */
+    bool smallest;   /* find too what needs the least memory, whether it fits or not */
+    int num_threads; /* 0: as many as there are cores */
+    bool uniform;    /* layers spread evenly, all with the same recompute; --objective memory
+                        always is */
+    /* Called by one thread, now and then. done_frac of what may have to be looked at;
+     * best: NULL while nothing fits. NULL: nobody listens. */
+    void (*progress)(void *context, double done_frac, const struct mcp_found *best);
+    void *progress_context;
+    const volatile sig_atomic_t *stop; /* not 0: give the best so far. NULL: never */
 };
 
 struct mcp_refused {
@@ -50,17 +59,19 @@ struct mcp_refused {
 };
 #define MCP_MAX_REFUSED 32
 
-/* candidates = refused + bounded + fitting. */
+/* Of tuples: candidates = refused + bounded + fitting. */
 struct mcp_search_record {
     int64_t candidates;
     int num_refused;
     struct mcp_refused refused[MCP_MAX_REFUSED]; /* most frequent first */
-    int64_t bounded;                             /* not priced: cannot win */
-    int64_t priced;      /* in time and memory, of those that keep all rules; */
-    int64_t fitting;     /* of these */
-    int64_t milps;       /* integer programs solved */
-    bool proven_optimal; /* over uniform stages */
-    double gap_frac;     /* how much better an unseen plan of the space could be */
+    int num_refuted;
+    struct mcp_refused refuted[4]; /* of those that memory refused unpriced: by what alone */
+    int64_t bounded;               /* cannot win */
+    int64_t priced;                /* plans, in time and memory, of tuples that keep all rules */
+    int64_t fitting;               /* tuples of which one fits */
+    int64_t milps;                 /* integer programs solved */
+    bool proven_optimal;           /* over uniform stages */
+    double gap_frac;               /* how much better an unseen plan of the space could be */
 };
 
 struct mcp_answer {
@@ -68,7 +79,7 @@ struct mcp_answer {
     struct mcp_found *found; /* [count] best first, each of another layout */
     struct mcp_search_record record;
     bool has_smallest;
-    struct mcp_found smallest; /* needs the least memory of those priced that keep all rules */
+    struct mcp_found smallest; /* needs the least memory of uniform plans that keep all rules */
     bool has_beyond[2];
     struct mcp_found beyond[2]; /* the best that breaks the pipeline rule, the batch rule alone */
 };

@@ -25,22 +25,26 @@ int mcp_knob_value(enum mcp_knob knob, const struct mcp_plan *plan)
         [MCP_KNOB_SEQUENCE_PARALLEL] = plan->sequence_parallel,
         [MCP_KNOB_CONTEXT_KIND] = (int)plan->context_parallel_kind,
         [MCP_KNOB_SCHEDULE] = (int)plan->schedule,
-        [MCP_KNOB_RECOMPUTE] = (int)mcp_uniform_recompute(plan),
+        [MCP_KNOB_RESHARD] = plan->reshard_after_forward,
+        [MCP_KNOB_RANK_ORDER] = mcp_rank_order_index(plan->rank_order),
     };
-    return values[knob];
+    return knob == MCP_KNOB_RECOMPUTE ? (int)mcp_uniform_recompute(plan) : values[knob];
 }
 
 const char *mcp_knob_text(struct mcp_arena *arena, enum mcp_knob knob, int value)
 {
     switch (knob) {
     case MCP_KNOB_SEQUENCE_PARALLEL:
+    case MCP_KNOB_RESHARD:
         return value ? "on" : "off";
+    case MCP_KNOB_RANK_ORDER:
+        return mcp_rank_order_names[value];
     case MCP_KNOB_CONTEXT_KIND:
         return mcp_context_kind_names[value];
     case MCP_KNOB_SCHEDULE:
         return mcp_schedule_names[value];
     case MCP_KNOB_RECOMPUTE:
-        return mcp_recompute_names[value];
+        return value < MCP_NUM_RECOMPUTES ? mcp_recompute_names[value] : "mixed";
     default:
         return mcp_format(arena, "%d", value);
     }
@@ -427,6 +431,20 @@ static bool replicates(const struct mcp_plan *plan)
     return copies > 1 || copies * plan->tensor_parallel > plan->expert_parallel;
 }
 
+/* Resharding means something to ZeRO-3 alone; a pin means that stage, or nothing. */
+static void add_zeros(struct mcp_arena *arena, const struct mcp_plan_space *space,
+                      struct mcp_choices *out)
+{
+    out->zeros = MCP_ARRAY(arena, out->zero_stages.count + 1, struct mcp_zero);
+    for (int i = 0; i < out->zero_stages.count; i++) {
+        int stage = out->zero_stages.items[i];
+        if (stage != 3 || allows(space, MCP_KNOB_RESHARD, 1))
+            out->zeros[out->num_zeros++] = (struct mcp_zero){stage, true};
+        if (stage == 3 && allows(space, MCP_KNOB_RESHARD, 0))
+            out->zeros[out->num_zeros++] = (struct mcp_zero){stage, false};
+    }
+}
+
 static void add_chunks(struct mcp_arena *arena, int num_layers, struct mcp_choices *out)
 {
     int count = out->recomputes.count;
@@ -465,9 +483,9 @@ static struct mcp_plan base_plan(const struct mcp_question *question,
     return plan;
 }
 
-void mcp_space_choices(struct mcp_arena *arena, const struct mcp_question *question,
-                       const struct mcp_plan_space *space, const struct mcp_layout *layout,
-                       struct mcp_choices *out)
+void mcp_space_tuples(struct mcp_arena *arena, const struct mcp_question *question,
+                      const struct mcp_plan_space *space, const struct mcp_layout *layout,
+                      struct mcp_choices *out)
 {
     int num_layers = question->model->num_layers;
     *out = (struct mcp_choices){.base = base_plan(question, space, layout)};
@@ -482,16 +500,25 @@ void mcp_space_choices(struct mcp_arena *arena, const struct mcp_question *quest
     out->microbatches = allowed(arena, space, MCP_KNOB_MICROBATCH, &batches);
     out->zero_stages =
         values_between(arena, space, MCP_KNOB_ZERO_STAGE, 0, replicates(base) ? 3 : 0);
+    add_zeros(arena, space, out);
+    mcp_choices_place(arena, question, space, out);
     out->recomputes = values_between(arena, space, MCP_KNOB_RECOMPUTE, 0, MCP_NUM_RECOMPUTES - 1);
     add_interleaves(arena, space, num_layers, out);
-    add_chunks(arena, num_layers, out);
+}
+
+void mcp_space_choices(struct mcp_arena *arena, const struct mcp_question *question,
+                       const struct mcp_plan_space *space, const struct mcp_layout *layout,
+                       struct mcp_choices *out)
+{
+    mcp_space_tuples(arena, question, space, layout, out);
+    add_chunks(arena, question->model->num_layers, out);
 }
 
 int64_t mcp_choices_count(const struct mcp_choices *choices)
 {
     return (int64_t)choices->context_kinds.count * choices->sequence_parallel.count *
-           choices->num_interleaves * choices->microbatches.count * choices->zero_stages.count *
-           choices->recomputes.count;
+           choices->num_interleaves * choices->microbatches.count * choices->num_zeros *
+           choices->num_placements * choices->rank_orders.count * choices->recomputes.count;
 }
 
 /* The last digit of a number whose digits count to `count`; drops it. */
@@ -507,7 +534,9 @@ struct mcp_choice_index mcp_choices_at(const struct mcp_choices *choices, int64_
     struct mcp_choice_index at;
     assert(index >= 0 && index < mcp_choices_count(choices));
     at.recompute = take_digit(&index, choices->recomputes.count);
-    at.zero_stage = take_digit(&index, choices->zero_stages.count);
+    at.rank_order = take_digit(&index, choices->rank_orders.count);
+    at.placement = take_digit(&index, choices->num_placements);
+    at.zero = take_digit(&index, choices->num_zeros);
     at.microbatch = take_digit(&index, choices->microbatches.count);
     at.interleave = take_digit(&index, choices->num_interleaves);
     at.sequence_parallel = take_digit(&index, choices->sequence_parallel.count);
@@ -525,11 +554,26 @@ void mcp_choices_plan(const struct mcp_choices *choices, int64_t index, struct m
     out->virtual_stages = choices->interleaves[at.interleave].virtual_stages;
     out->schedule = choices->interleaves[at.interleave].schedule;
     out->microbatch_size = choices->microbatches.items[at.microbatch];
-    out->zero_stage = choices->zero_stages.items[at.zero_stage];
-    out->chunks = choices->chunks[at.interleave * choices->recomputes.count + at.recompute];
+    out->zero_stage = choices->zeros[at.zero].stage;
+    out->reshard_after_forward = choices->zeros[at.zero].reshard;
+    out->stage_pool = choices->placements[at.placement];
+    mcp_rank_order(choices->rank_orders.items[at.rank_order], out->rank_order);
+    out->chunks = NULL;
+    if (choices->chunks != NULL)
+        out->chunks = choices->chunks[at.interleave * choices->recomputes.count + at.recompute];
 }
 
 enum mcp_recompute mcp_uniform_recompute(const struct mcp_plan *plan)
 {
-    return mcp_plan_recompute(plan, 0, 0);
+    int count = plan->pipeline_parallel * plan->virtual_stages, seen = -1;
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < plan->chunks[k].num_runs; i++) {
+            const struct mcp_recompute_run *run = &plan->chunks[k].runs[i];
+            if (run->num_layers == 0 || (int)run->recompute == seen)
+                continue;
+            if (seen >= 0)
+                return MCP_NUM_RECOMPUTES;
+            seen = (int)run->recompute;
+        }
+    return seen < 0 ? MCP_RECOMPUTE_NONE : (enum mcp_recompute)seen;
 }

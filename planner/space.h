@@ -1,4 +1,4 @@
-/* planner/space.h: every plan with uniform stages that a search looks at.
+/* planner/space.h: every plan that a search looks at, but for its split into stages.
  *
  * Two levels. A layout is a way to factor the GPUs: tensor, context, pipeline,
  * data, expert. Under a layout the other choices are independent lists, so a
@@ -10,10 +10,19 @@
  *                               that give it
  *   microbatch_size             divisors of global batch / data, at most 4,096
  *   zero_stage                  0 .. 3; 0 alone where nothing is replicated
+ *   reshard_after_forward       on; with ZeRO-3 off too
+ *   rank_order                  all orders of the four axes of which groups lie
+ *                               otherwise on the links; the usual one first
+ *   placement                   on a mixed cluster: its pools in every order
  *   sequence_parallel           off and on; off alone where tensor is 1
  *   context_parallel_kind       all; ring alone where context is 1
  *   schedule                    1F1B and GPipe; interleaved with virtual stages
- *   recompute                   none, selective, full, the same for all layers
+ *   recompute                   none, selective, full: in a candidate the same for all
+ *                               layers, in a tuple, which is a candidate without it,
+ *                               those that a split may use
+ *
+ * What a stack can hide the plans ask it to hide, or nothing (overlap): a switch that
+ * is on never costs (tests/planner/test_space.c).
  *
  * A knob can be bounded or pinned; a pinned value is a candidate even where it is
  * illegal, so that step/legal.h can say why. */
@@ -41,6 +50,8 @@ enum mcp_knob {
     MCP_KNOB_CONTEXT_KIND,      /* enum mcp_context_kind */
     MCP_KNOB_SCHEDULE,          /* enum mcp_schedule */
     MCP_KNOB_RECOMPUTE,         /* enum mcp_recompute */
+    MCP_KNOB_RESHARD,           /* 0, 1 */
+    MCP_KNOB_RANK_ORDER,        /* mcp_rank_order_index() */
     MCP_NUM_KNOBS
 };
 /* The plan's JSON keys: an initialiser, for tables that begin with the knobs, and a table. */
@@ -51,7 +62,8 @@ enum mcp_knob {
     [MCP_KNOB_MICROBATCH] = "microbatch_size", [MCP_KNOB_ZERO_STAGE] = "zero_stage",               \
     [MCP_KNOB_SEQUENCE_PARALLEL] = "sequence_parallel",                                            \
     [MCP_KNOB_CONTEXT_KIND] = "context_parallel_kind", [MCP_KNOB_SCHEDULE] = "schedule",           \
-    [MCP_KNOB_RECOMPUTE] = "recompute"
+    [MCP_KNOB_RECOMPUTE] = "recompute", [MCP_KNOB_RESHARD] = "reshard_after_forward",              \
+    [MCP_KNOB_RANK_ORDER] = "rank_order"
 extern const char *const mcp_knob_names[MCP_NUM_KNOBS];
 
 /* A plan's value of it, and that in words: "8", "full", "on". */
@@ -67,6 +79,7 @@ struct mcp_plan_space {
     struct mcp_interval knobs[MCP_NUM_KNOBS];
     bool pipeline_rule, batch_rule; /* the article's, as asked for */
     bool overlap;                   /* plans ask their stack to hide what it can */
+    bool usual_order;               /* no other rank order than the usual one */
 };
 
 /* Nothing bounded, both rules and overlap on. */
@@ -102,6 +115,17 @@ struct mcp_values {
     int *items;
 };
 
+struct mcp_zero {
+    int stage;
+    bool reshard;
+};
+
+/* Orders of the four axes, the fastest first; 0 is the usual one. */
+enum { MCP_NUM_RANK_ORDERS = 24 };
+extern const char *const mcp_rank_order_names[MCP_NUM_RANK_ORDERS]; /* "tensor-context-..." */
+void mcp_rank_order(int index, enum mcp_axis out[4]);
+int mcp_rank_order_index(const enum mcp_axis order[4]);
+
 /* The independent lists under one layout. The last varies fastest. */
 struct mcp_choices {
     struct mcp_plan base;
@@ -110,7 +134,12 @@ struct mcp_choices {
     int num_interleaves;
     struct mcp_interleave *interleaves;
     struct mcp_values microbatches;
-    struct mcp_values zero_stages;
+    struct mcp_values zero_stages; /* as they are in zeros, each once */
+    int num_zeros;
+    struct mcp_zero *zeros;
+    int num_placements;
+    const int **placements; /* of each: pool by stage, NULL on a cluster of one kind */
+    struct mcp_values rank_orders;
     struct mcp_values recomputes;
     struct mcp_chunk **chunks; /* [num_interleaves][recomputes.count]; NULL: too many stages */
 };
@@ -118,17 +147,28 @@ struct mcp_choices {
 void mcp_space_choices(struct mcp_arena *arena, const struct mcp_question *question,
                        const struct mcp_plan_space *space, const struct mcp_layout *layout,
                        struct mcp_choices *out);
+/* The same without chunks: plans have none. */
+void mcp_space_tuples(struct mcp_arena *arena, const struct mcp_question *question,
+                      const struct mcp_plan_space *space, const struct mcp_layout *layout,
+                      struct mcp_choices *out);
 int64_t mcp_choices_count(const struct mcp_choices *choices);
+/* Does an order bring tensor, context or expert groups nearer together than the first? */
+bool mcp_choices_order_matters(const struct mcp_question *question,
+                               const struct mcp_choices *choices);
+/* The two lists of space_order.c: where ranks lie. */
+void mcp_choices_place(struct mcp_arena *arena, const struct mcp_question *question,
+                       const struct mcp_plan_space *space, struct mcp_choices *out);
 /* Candidate 0 <= index < count. Its chunks are shared: copy what is kept. */
 void mcp_choices_plan(const struct mcp_choices *choices, int64_t index, struct mcp_plan *out);
 
 /* Where candidate `index` stands in each list. */
 struct mcp_choice_index {
-    int context_kind, sequence_parallel, interleave, microbatch, zero_stage, recompute;
+    int context_kind, sequence_parallel, interleave, microbatch, zero, placement, rank_order,
+        recompute;
 };
 struct mcp_choice_index mcp_choices_at(const struct mcp_choices *choices, int64_t index);
 
-/* What recompute all layers of a uniform plan do. */
+/* What recompute all layers do; MCP_NUM_RECOMPUTES where they differ. */
 enum mcp_recompute mcp_uniform_recompute(const struct mcp_plan *plan);
 
 #endif

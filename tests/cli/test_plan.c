@@ -48,7 +48,7 @@ ParameterizedTestParameters(plan, says)
         {"a search",
          "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64",
          0,
-         {"an iteration", "proven best over uniform stages", "fits:"}},
+         {"an iteration", "proven best of all candidates and their splits", "fits:"}},
         {"no model", "--cluster dgx-h100 --global-batch-size 64", 2, {"plan needs --model"}},
         {"no batch", "--model gpt2 --cluster dgx-h100", 2, {"plan needs --global-batch-size"}},
         {"degree 0",
@@ -127,6 +127,10 @@ ParameterizedTestParameters(plan, says)
          "--tensor-parallel 1",
          0,
          {"note: pipeline_parallel=8 is pinned"}},
+        {"uniform stages",
+         "--model llama-3.1-70b --cluster dgx-h100:4 --global-batch-size 64 --uniform-stages",
+         0,
+         {"proven best over uniform stages"}},
         {"a requirement narrows the space",
          "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64 --require "
          "'data_parallel<=2' --require 'pipeline_parallel=1'",
@@ -136,6 +140,16 @@ ParameterizedTestParameters(plan, says)
          "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --require 'pipelin_parallel<=2'",
          2,
          {"nothing is called \"pipelin_parallel\"; did you mean pipeline_parallel?"}},
+        {"a requirement that only a price can judge",
+         "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64 --require "
+         "'peak_memory_frac<=0.5' --require 'recomputed_stages<=0'",
+         0,
+         {"recompute none", "proven best of all candidates that meet what is required", "fits:"}},
+        {"requirements that no plan meets",
+         "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64 --require "
+         "'num_microbatches>=100' --require 'tensor_parallel in 1,8'",
+         6,
+         {"everything that is required", "without num_microbatches>=100", "required"}},
         {"requirements that leave nothing",
          "--model gpt2 --cluster dgx-h100 --global-batch-size 8 --tensor-parallel 1..2 --require "
          "'tensor_parallel>=4'",

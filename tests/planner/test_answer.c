@@ -6,7 +6,8 @@
 #include <criterion/new/assert.h>
 #include <string.h>
 
-static const struct mcp_search_options options = {MCP_OBJECTIVE_TIME, 1, false, false, 2};
+static const struct mcp_search_options options = {
+    .objective = MCP_OBJECTIVE_TIME, .top = 1, .num_threads = 2};
 
 static struct mcp_answer ask(struct loaded *l, const struct mcp_plan_space *space)
 {
@@ -30,9 +31,13 @@ Test(answer, too_few_gpus)
     struct mcp_changes changes;
     struct mcp_plan_space space = mcp_space_default();
     load_question(&l, "llama-3.1-405b", "dgx-h100:1", 64, 4096);
-    struct mcp_answer answer = ask(&l, &space);
+    struct mcp_answer answer;
+    struct mcp_search_options smallest = options;
+    smallest.smallest = true;
+    mcp_search(l.arena, &l.question, &space, &smallest, &answer);
     cr_assert(eq(int, answer.count, 0));
     cr_assert(answer.has_smallest);
+    cr_expect(gt(i64, answer.smallest.peak_memory_bytes, l.cluster.gpu.memory_bytes));
     cr_expect(mcp_same(mcp_binding_rule(&answer.record), "memory"));
     mcp_nearest_changes(l.arena, &l.question, &space, &options, &changes);
     const struct mcp_change *gpus = change(&changes, MCP_CHANGE_GPUS);

@@ -60,8 +60,10 @@ Test(space, candidates_differ)
     const struct mcp_layout layout = {2, 2, 4, 2, 1};
     mcp_space_choices(l.arena, &l.question, &space, &layout, &choices);
     int64_t count = mcp_choices_count(&choices);
-    /* kinds 3, SP 2, (v=1: gpipe, 1f1b; v = 2, 3, 4, 8), b 1 2 4 8 16 32, ZeRO 4, recompute 3 */
-    cr_assert(eq(i64, count, INT64_C(3) * 2 * 6 * 6 * 4 * 3));
+    /* kinds 3, SP 2, (v=1: gpipe, 1f1b; v = 2, 3, 4, 8), b 1 2 4 8 16 32, ZeRO 5, recompute 3 */
+    cr_assert(eq(i64, count, INT64_C(3) * 2 * 6 * 6 * 5 * 3 * choices.rank_orders.count));
+    cr_expect(gt(int, choices.rank_orders.count, 4));
+    cr_expect(lt(int, choices.rank_orders.count, MCP_NUM_RANK_ORDERS));
     for (int64_t i = 0; i + 1 < count; i++) {
         struct mcp_plan a, b;
         bool differ = false;
@@ -120,6 +122,28 @@ ParameterizedTest(struct case_bound *c, space, bounds)
         cr_expect(eq(int, seen[value], wanted), "%s: %d", c->name, value);
     }
     mcp_arena_free(l.arena);
+}
+
+/* Indices, names and orders belong together. */
+Test(space, rank_orders)
+{
+    static const char *const axes[] = {"tensor", "context", "data", "pipeline"};
+    for (int i = 0; i < MCP_NUM_RANK_ORDERS; i++) {
+        enum mcp_axis order[4];
+        const char *name = mcp_rank_order_names[i];
+        mcp_rank_order(i, order);
+        cr_expect(eq(int, (int)(order[0] | order[1] | order[2] | order[3]), 15));
+        cr_expect(eq(int, mcp_rank_order_index(order), i));
+        for (int k = 0; k < 4; k++) {
+            int axis = 0;
+            while (order[k] != (enum mcp_axis)(1 << axis))
+                axis++;
+            cr_expect(eq(int, strncmp(name, axes[axis], strlen(axes[axis])), 0), "%d", i);
+            name += strlen(axes[axis]) + 1;
+        }
+    }
+    const struct mcp_plan usual = mcp_plan_default();
+    cr_expect(eq(int, mcp_rank_order_index(usual.rank_order), 0));
 }
 
 struct case_check {

@@ -1,0 +1,190 @@
+/* planner/search_open.c: look into a family: refute by memory, bound, price. */
+#include "planner/search_parts.h"
+
+#include <math.h>
+
+void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question, int tensor_parallel)
+{
+    if (desk->arena != NULL)
+        return;
+    desk->arena = mcp_arena_new();
+    desk->scratch = mcp_arena_new();
+    desk->pricer = mcp_pricer_new(desk->arena, question);
+    desk->prediction = MCP_NEW(desk->arena, struct mcp_prediction);
+    if (question->cluster->next == NULL)
+        desk->near = mcp_near_new(desk->arena, question, tensor_parallel);
+}
+
+static void keep(const struct mcp_look *look, const struct mcp_plan *plan,
+                 enum mcp_recompute recompute, struct mcp_tuple *tuple)
+{
+    const struct mcp_prediction *p = look->desk->prediction;
+    struct mcp_found found = {*plan, p->iteration_s, p->peak_memory_bytes};
+    found.plan.chunks = NULL;
+    if (tuple->state == MCP_TUPLE_FITS &&
+        mcp_found_compare(look->search->objective, &tuple->found, &found) <= 0)
+        return;
+    tuple->state = MCP_TUPLE_FITS;
+    tuple->found = found;
+    tuple->recompute = recompute;
+}
+
+/* The same recompute everywhere; true when that fits. */
+static bool price_one(struct mcp_look *look, struct mcp_plan plan, enum mcp_recompute recompute,
+                      struct mcp_tuple *tuple)
+{
+    const struct mcp_search *search = look->search;
+    struct mcp_mark mark = mcp_arena_mark(look->desk->scratch);
+    mcp_plan_uniform_chunks(look->desk->scratch, &plan, search->question->model->num_layers,
+                            recompute);
+    mcp_estimate(look->desk->pricer, &plan, look->desk->prediction);
+    look->priced++;
+    bool fits = look->desk->prediction->fits || search->unlimited;
+    if (fits)
+        keep(look, &plan, recompute, tuple);
+    mcp_arena_rewind(look->desk->scratch, mark);
+    return fits;
+}
+
+/* Without recompute if that fits: nothing is faster. Else, or where memory counts, all. */
+static void price_uniform(struct mcp_look *look, const struct mcp_plan *plan,
+                          struct mcp_tuple *tuple)
+{
+    const struct mcp_search *search = look->search;
+    bool all = search->objective == MCP_OBJECTIVE_MEMORY || search->options->exhaustive;
+    for (int r = 0; r < MCP_NUM_RECOMPUTES; r++)
+        if (search->recompute[r] && price_one(look, *plan, (enum mcp_recompute)r, tuple) &&
+            r == MCP_RECOMPUTE_NONE && !all)
+            return;
+}
+
+static bool reaches(const struct mcp_look *look, const struct mcp_floor *floor)
+{
+    return look->cutoff_ns == INT64_MAX || mcp_floor_reaches(floor, (double)look->cutoff_ns);
+}
+
+/* What refutes the tuple within the GPUs' memory. */
+static const char *refute(const struct mcp_look *look, struct mcp_floor *floor)
+{
+    if (look->search->unlimited)
+        mcp_floor_limit(floor, look->search->question, INT64_MAX / 2);
+    return mcp_floor_refute(floor);
+}
+
+/* Is it at best heavier than what there is? */
+static bool too_heavy(const struct mcp_look *look, struct mcp_floor *floor)
+{
+    if (look->cutoff_bytes == INT64_MAX)
+        return false;
+    mcp_floor_limit(floor, look->search->question, look->cutoff_bytes);
+    return mcp_floor_refute(floor) != NULL;
+}
+
+/* Bounds, the cheaper first; false when they settle it. */
+static bool survives(struct mcp_look *look, const struct mcp_plan *plan, struct mcp_tuple *tuple)
+{
+    struct mcp_floor floor;
+    struct mcp_pricer *pricer = look->desk->pricer;
+    const bool *recompute = look->search->recompute;
+    mcp_floor_load(pricer, plan, recompute, MCP_FLOOR_STEP, &floor);
+    if (!reaches(look, &floor))
+        return false;
+    mcp_floor_load(pricer, plan, recompute, MCP_FLOOR_ALL, &floor);
+    tuple->refuted = refute(look, &floor);
+    if (tuple->refuted != NULL)
+        tuple->state = MCP_TUPLE_REFUTED;
+    if (tuple->refuted != NULL || !reaches(look, &floor))
+        return false;
+    tuple->bound_ns = mcp_floor_ns(&floor);
+    return !too_heavy(look, &floor);
+}
+
+/* What was found is the bar for the rest of its family. */
+static void lower_bar(struct mcp_look *look, const struct mcp_tuple *tuple)
+{
+    bool time = look->search->objective != MCP_OBJECTIVE_MEMORY;
+    if (tuple->state != MCP_TUPLE_FITS || look->search->options->exhaustive)
+        return;
+    int64_t ns = llround(tuple->found.iteration_s * 1e9), bytes = tuple->found.peak_memory_bytes;
+    if (time && ns < look->cutoff_ns)
+        look->cutoff_ns = ns;
+    if (!time && bytes < look->cutoff_bytes)
+        look->cutoff_bytes = bytes;
+}
+
+const char *mcp_family_refuted(const struct mcp_look *look, const struct mcp_family *family)
+{
+    struct mcp_plan plan;
+    if (look->search->options->exhaustive)
+        return NULL;
+    mcp_choices_plan(&look->lot->choices, mcp_family_index(look->lot, family, 0), &plan);
+    return mcp_loose_refute(family, look->search, &plan);
+}
+
+bool mcp_family_reaches(const struct mcp_look *look, const struct mcp_family *family)
+{
+    struct mcp_plan plan;
+    const struct mcp_search *search = look->search;
+    if (search->options->exhaustive || look->desk->near == NULL)
+        return true;
+    mcp_choices_plan(&look->lot->choices, mcp_family_index(look->lot, family, 0), &plan);
+    if (!mcp_loose_reaches(family, search, &plan, look->cutoff_ns))
+        return false;
+    return look->cutoff_ns == INT64_MAX ||
+           mcp_near_reaches(look->desk->near, &plan, search->recompute, look->cutoff_ns);
+}
+
+/* The same in one rank order, on the machine as it is. */
+static bool order_reaches(const struct mcp_look *look, const struct mcp_family *family, int order)
+{
+    struct mcp_plan plan;
+    struct mcp_floor floor;
+    if (look->search->options->exhaustive || look->cutoff_ns == INT64_MAX ||
+        look->desk->near == NULL)
+        return true;
+    mcp_choices_plan(&look->lot->choices, mcp_family_index(look->lot, family, order), &plan);
+    plan.zero_stage = 0;
+    mcp_floor_load(look->desk->pricer, &plan, look->search->recompute, MCP_FLOOR_SLOTS, &floor);
+    return reaches(look, &floor);
+}
+
+/* A mixed cluster has more variants than bits, but one rank order. */
+static bool is_refuted(const struct mcp_family *family, int variant)
+{
+    return variant < 32 && (family->refuted >> variant & 1) != 0;
+}
+
+static void set_refuted(struct mcp_family *family, int variant)
+{
+    if (variant < 32)
+        family->refuted |= 1u << variant;
+}
+
+void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
+                   struct mcp_tuple *out)
+{
+    const struct mcp_lot *lot = look->lot;
+    int orders = lot->choices.rank_orders.count, count = lot->variants / orders;
+    bool any = order_reaches(look, family, order);
+    for (int i = 0; i < count; i++) {
+        struct mcp_plan plan;
+        struct mcp_tuple *tuple = &out[i];
+        *tuple = (struct mcp_tuple){.state = MCP_TUPLE_BOUNDED, .layout = family->layout};
+        tuple->index = mcp_family_index(lot, family, i * orders + order);
+        if (order > 0 && is_refuted(family, i))
+            tuple->state = MCP_TUPLE_COUNTED;
+        if (!any || tuple->state == MCP_TUPLE_COUNTED)
+            continue;
+        mcp_choices_plan(&lot->choices, tuple->index, &plan);
+        if (look->search->options->exhaustive)
+            tuple->bound_ns = mcp_bound_ns(look->desk->pricer, &plan);
+        else if (!survives(look, &plan, tuple)) {
+            if (tuple->state == MCP_TUPLE_REFUTED)
+                set_refuted(family, i);
+            continue;
+        }
+        tuple->state = MCP_TUPLE_OPEN;
+        price_uniform(look, &plan, tuple);
+        lower_bar(look, tuple);
+    }
+}
