@@ -1,6 +1,7 @@
 /* planner/search.c: waves of families, best bound first; the only door to OpenMP. */
 #include "planner/search.h"
 
+#include "planner/exhaustive.h"
 #include "planner/search_parts.h"
 
 #include <math.h>
@@ -56,14 +57,14 @@ static struct bar common_bar(const struct mcp_search *search, int class, int top
     int count = leaders(search, class, top, order);
     struct bar bar = count == top ? bar_at(search, &order[top - 1]->found) : none;
     mcp_arena_rewind(search->arena, mark);
-    return search->options->exhaustive ? none : bar;
+    return bar;
 }
 
 /* A layout has to beat its own best too: only one of its plans is kept. */
 static struct bar bar_of(const struct mcp_search *search, const struct mcp_lot *lot, int class,
                          struct bar common)
 {
-    if (lot->best[class].layout < 0 || search->options->exhaustive)
+    if (lot->best[class].layout < 0)
         return common;
     struct bar own = bar_at(search, &lot->best[class].found);
     return (struct bar){own.ns < common.ns ? own.ns : common.ns,
@@ -429,6 +430,13 @@ static void run_class(struct mcp_search *search, int class)
         split_runners_up(search, top);
 }
 
+static void run_classes(struct mcp_search *search)
+{
+    mcp_search_enumerate(search);
+    for (int class = 0; class < (search->unlimited ? 1 : MCP_NUM_CLASSES); class ++)
+        run_class(search, class);
+}
+
 /* --- the answer --- */
 
 static struct mcp_chunk *copy_chunks(struct mcp_arena *arena, const struct mcp_plan *plan)
@@ -512,9 +520,10 @@ static void run(struct mcp_arena *arena, struct mcp_search *search, struct mcp_a
         search->options->num_threads > 0 ? search->options->num_threads : omp_get_num_procs();
     search->open_ns = INFINITY;
     allow_recompute(search);
-    mcp_search_enumerate(search);
-    for (int class = 0; class < (search->unlimited ? 1 : MCP_NUM_CLASSES); class ++)
-        run_class(search, class);
+    if (search->options->exhaustive)
+        mcp_search_all(search);
+    else
+        run_classes(search);
     mcp_record_sort(&search->record);
     conclude(search, &search->record);
     answer_class(arena, search, out);
@@ -528,7 +537,6 @@ static void find_smallest(struct mcp_arena *arena, struct mcp_search search, str
     struct mcp_answer smallest = {0};
     struct mcp_search_options options = *search.options;
     options.top = 1;
-    options.exhaustive = false;
     search.options = &options;
     search.arena = mcp_arena_new();
     search.objective = MCP_OBJECTIVE_MEMORY;

@@ -41,7 +41,7 @@ struct mcp_found {
 struct mcp_search_options {
     enum mcp_objective objective;
     int top;         /* plans to keep, of different layouts; at least 1 */
-    bool exhaustive; /* price also what cannot win: every uniform plan; splits are bounded */
+    bool exhaustive; /* price also what cannot win: planner/exhaustive.h */
     bool smallest;   /* find too what needs the least memory, whether it fits or not */
     int num_threads; /* 0: as many as there are cores */
     bool uniform;    /* layers spread evenly, all with the same recompute; --objective memory

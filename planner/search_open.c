@@ -51,7 +51,7 @@ static void price_uniform(struct mcp_look *look, const struct mcp_plan *plan,
                           struct mcp_tuple *tuple)
 {
     const struct mcp_search *search = look->search;
-    bool all = search->objective == MCP_OBJECTIVE_MEMORY || search->options->exhaustive;
+    bool all = search->objective == MCP_OBJECTIVE_MEMORY;
     for (int r = 0; r < MCP_NUM_RECOMPUTES; r++)
         if (search->recompute[r] && price_one(look, *plan, (enum mcp_recompute)r, tuple) &&
             r == MCP_RECOMPUTE_NONE && !all)
@@ -103,7 +103,7 @@ static bool survives(struct mcp_look *look, const struct mcp_plan *plan, struct 
 static void lower_bar(struct mcp_look *look, const struct mcp_tuple *tuple)
 {
     bool time = look->search->objective != MCP_OBJECTIVE_MEMORY;
-    if (tuple->state != MCP_TUPLE_FITS || look->search->options->exhaustive)
+    if (tuple->state != MCP_TUPLE_FITS)
         return;
     int64_t ns = llround(tuple->found.iteration_s * 1e9), bytes = tuple->found.peak_memory_bytes;
     if (time && ns < look->cutoff_ns)
@@ -115,8 +115,6 @@ static void lower_bar(struct mcp_look *look, const struct mcp_tuple *tuple)
 const char *mcp_family_refuted(const struct mcp_look *look, const struct mcp_family *family)
 {
     struct mcp_plan plan;
-    if (look->search->options->exhaustive)
-        return NULL;
     mcp_choices_plan(&look->lot->choices, mcp_family_index(look->lot, family, 0), &plan);
     return mcp_loose_refute(family, look->search, &plan);
 }
@@ -125,7 +123,7 @@ bool mcp_family_reaches(const struct mcp_look *look, const struct mcp_family *fa
 {
     struct mcp_plan plan;
     const struct mcp_search *search = look->search;
-    if (search->options->exhaustive || look->desk->near == NULL)
+    if (look->desk->near == NULL)
         return true;
     mcp_choices_plan(&look->lot->choices, mcp_family_index(look->lot, family, 0), &plan);
     if (!mcp_loose_reaches(family, search, &plan, look->cutoff_ns))
@@ -139,8 +137,7 @@ static bool order_reaches(const struct mcp_look *look, const struct mcp_family *
 {
     struct mcp_plan plan;
     struct mcp_floor floor;
-    if (look->search->options->exhaustive || look->cutoff_ns == INT64_MAX ||
-        look->desk->near == NULL)
+    if (look->cutoff_ns == INT64_MAX || look->desk->near == NULL)
         return true;
     mcp_choices_plan(&look->lot->choices, mcp_family_index(look->lot, family, order), &plan);
     plan.zero_stage = 0;
@@ -176,9 +173,7 @@ void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
         if (!any || tuple->state == MCP_TUPLE_COUNTED)
             continue;
         mcp_choices_plan(&lot->choices, tuple->index, &plan);
-        if (look->search->options->exhaustive)
-            tuple->bound_ns = mcp_bound_ns(look->desk->pricer, &plan);
-        else if (!survives(look, &plan, tuple)) {
+        if (!survives(look, &plan, tuple)) {
             if (tuple->state == MCP_TUPLE_REFUTED)
                 set_refuted(family, i);
             continue;

@@ -8,7 +8,7 @@ static bool dominated(const struct mcp_search *search, const struct mcp_plan *pl
 {
     const struct mcp_interval *schedule = &search->space->knobs[MCP_KNOB_SCHEDULE];
     bool other = !schedule->given || (schedule->low <= MCP_1F1B && schedule->high >= MCP_1F1B);
-    return plan->schedule == MCP_GPIPE && other && !search->options->exhaustive;
+    return plan->schedule == MCP_GPIPE && other;
 }
 
 static enum mcp_class class_of(const struct mcp_search *search, const struct mcp_plan *plan,
@@ -48,8 +48,7 @@ static void add_family(struct mcp_search *search, struct mcp_loose *loose,
         mcp_record_refuse(&search->record, refused, lot->variants);
     if (class == MCP_NUM_CLASSES)
         return;
-    if (!search->options->exhaustive)
-        mcp_loose_bound(loose, &plan, &family);
+    mcp_loose_bound(loose, &plan, &family);
     struct mcp_families *to = &search->families[class];
     to->items = mcp_grow(search->arena, to->items, to->count, &to->capacity, sizeof family);
     to->items[to->count++] = family;

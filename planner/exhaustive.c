@@ -1,0 +1,147 @@
+/* planner/exhaustive.c: price every tuple, one after the other. */
+#include "planner/exhaustive.h"
+
+static enum mcp_class class_of(const struct mcp_search *search, const struct mcp_plan *plan,
+                               const char **refused)
+{
+    bool pipeline =
+        mcp_space_keeps_pipeline_rule(search->space) && !mcp_pipeline_rule(search->question, plan);
+    bool batch =
+        mcp_space_keeps_batch_rule(search->space) && !mcp_batch_rule(search->question, plan);
+    *refused = mcp_illegal_rule(search->question, plan);
+    if (*refused != NULL)
+        return MCP_NUM_CLASSES;
+    *refused = pipeline ? mcp_rule_pipeline : batch ? mcp_rule_batch : NULL;
+    if (pipeline && batch)
+        return MCP_NUM_CLASSES;
+    return pipeline ? MCP_BREAKS_PIPELINE : batch ? MCP_BREAKS_BATCH : MCP_KEEPS_ALL;
+}
+
+static void price(struct mcp_look *look, struct mcp_plan plan, enum mcp_recompute recompute,
+                  struct mcp_tuple *tuple)
+{
+    const struct mcp_search *search = look->search;
+    struct mcp_prediction *p = look->desk->prediction;
+    struct mcp_mark mark = mcp_arena_mark(look->desk->scratch);
+    mcp_plan_uniform_chunks(look->desk->scratch, &plan, search->question->model->num_layers,
+                            recompute);
+    mcp_estimate(look->desk->pricer, &plan, p);
+    mcp_arena_rewind(look->desk->scratch, mark);
+    look->priced++;
+    plan.chunks = NULL;
+    const struct mcp_found found = {plan, p->iteration_s, p->peak_memory_bytes};
+    if ((!p->fits && !search->unlimited) ||
+        (tuple->state == MCP_TUPLE_FITS &&
+         mcp_found_compare(search->objective, &tuple->found, &found) <= 0))
+        return;
+    tuple->state = MCP_TUPLE_FITS;
+    tuple->found = found;
+    tuple->recompute = recompute;
+}
+
+static void try_tuple(struct mcp_search *search, struct mcp_look *look, enum mcp_class class,
+                      const struct mcp_plan *plan, struct mcp_tuple *tuple)
+{
+    struct mcp_tuple *best = &search->lots[tuple->layout].best[class];
+    for (int r = 0; r < MCP_NUM_RECOMPUTES; r++)
+        if (search->recompute[r])
+            price(look, *plan, (enum mcp_recompute)r, tuple);
+    if (search->objective != MCP_OBJECTIVE_MEMORY && !search->options->uniform)
+        mcp_look_split(look, 0, tuple);
+    if (tuple->split && !tuple->proven && (double)tuple->bound_ns < search->open_ns)
+        search->open_ns = (double)tuple->bound_ns;
+    if (tuple->state == MCP_TUPLE_FITS &&
+        (best->layout < 0 || mcp_found_compare(search->objective, &tuple->found, &best->found) < 0))
+        *best = *tuple;
+}
+
+static void count(struct mcp_search *search, const struct mcp_look *look,
+                  const struct mcp_tuple *tuple)
+{
+    struct mcp_search_record *record = &search->record;
+    record->priced += look->priced;
+    record->milps += look->milps;
+    if (tuple->state == MCP_TUPLE_FITS)
+        record->fitting++;
+    else
+        mcp_record_refute(record, NULL, 1);
+}
+
+static void judge(struct mcp_search *search, int at, int64_t index)
+{
+    const char *refused;
+    struct mcp_plan plan;
+    const struct mcp_lot *lot = &search->lots[at];
+    struct mcp_look look = {.search = search,
+                            .desk = &search->desks[0],
+                            .lot = lot,
+                            .cutoff_ns = INT64_MAX,
+                            .cutoff_bytes = INT64_MAX};
+    struct mcp_tuple tuple = {.state = MCP_TUPLE_OPEN, .layout = at, .index = index};
+    mcp_choices_plan(&lot->choices, index, &plan);
+    enum mcp_class class = class_of(search, &plan, &refused);
+    search->record.candidates++;
+    if (refused != NULL)
+        mcp_record_refuse(&search->record, refused, 1);
+    if (class == MCP_NUM_CLASSES || (search->unlimited && class != MCP_KEEPS_ALL))
+        return;
+    try_tuple(search, &look, class, &plan, &tuple);
+    if (class == MCP_KEEPS_ALL)
+        count(search, &look, &tuple);
+}
+
+static void open_desk(struct mcp_search *search)
+{
+    search->num_desks = 1;
+    search->desks = MCP_NEW(search->arena, struct mcp_desk);
+    struct mcp_desk *desk = &search->desks[0];
+    desk->arena = mcp_arena_new();
+    desk->scratch = mcp_arena_new();
+    desk->pricer = mcp_pricer_new(desk->arena, search->question);
+    desk->prediction = MCP_NEW(desk->arena, struct mcp_prediction);
+}
+
+static void tell(const struct mcp_search *search, const struct mcp_lot *lot,
+                 const struct mcp_found **best)
+{
+    const struct mcp_tuple *found = &lot->best[MCP_KEEPS_ALL];
+    if (found->layout >= 0 &&
+        (*best == NULL || mcp_found_compare(search->objective, &found->found, *best) < 0))
+        *best = &found->found;
+    if (search->options->progress != NULL)
+        search->options->progress(search->options->progress_context,
+                                  (double)(lot - search->lots + 1) / search->num_lots, *best);
+}
+
+/* Asked to stop: what is left could be anything. */
+static bool stopped(struct mcp_search *search)
+{
+    const volatile sig_atomic_t *stop = search->options->stop;
+    if (stop == NULL || *stop == 0)
+        return false;
+    search->stopped = true;
+    search->open_ns = 0;
+    return true;
+}
+
+void mcp_search_all(struct mcp_search *search)
+{
+    struct mcp_layout *layouts;
+    const struct mcp_found *best = NULL;
+    search->num_lots = mcp_space_layouts(search->arena, search->question, search->space, &layouts);
+    search->lots = MCP_ARRAY(search->arena, search->num_lots, struct mcp_lot);
+    for (int i = 0; i < search->num_lots; i++)
+        for (int class = 0; class < MCP_NUM_CLASSES; class ++)
+            search->lots[i].best[class].layout = -1;
+    open_desk(search);
+    for (int i = 0; i < search->num_lots && !search->stopped; i++) {
+        struct mcp_lot *lot = &search->lots[i];
+        lot->layout = layouts[i];
+        mcp_space_tuples(search->arena, search->question, search->space, &lot->layout,
+                         &lot->choices);
+        int64_t tuples = mcp_choices_count(&lot->choices);
+        for (int64_t k = 0; k < tuples && !stopped(search); k += lot->choices.recomputes.count)
+            judge(search, i, k);
+        tell(search, lot, &best);
+    }
+}
