@@ -20,6 +20,7 @@ static struct preset_case presets[] = {
     {"gpt3-175b", 174615846912, 174615846912, 4718592},
     {"gpt-22b", 22074273792, 22074273792, 1179648},
     {"gpt-39b", 39096041472, 39096041472, 1572864},
+    {"gpt-100b", 101219225600, 101219225600, 3276800},
     {"gpt-530b", 529600819200, 529600819200, 8601600},
     {"gpt-1t", 1008038758400, 1008038758400, 13107200},
     {"article-34b", 33743970304, 33743970304, 196608},
@@ -261,8 +262,8 @@ struct gpt_case {
 };
 ParameterizedTestParameters(model, gpt_flops)
 {
-    static struct gpt_case cases[] = {
-        {"gpt-22b"}, {"gpt-39b"}, {"gpt3-175b"}, {"gpt-530b"}, {"gpt-1t"}};
+    static struct gpt_case cases[] = {{"gpt-22b"},   {"gpt-39b"},  {"gpt-100b"},
+                                      {"gpt3-175b"}, {"gpt-530b"}, {"gpt-1t"}};
     return cr_make_param_array(struct gpt_case, cases, sizeof cases / sizeof *cases);
 }
 ParameterizedTest(struct gpt_case *c, model, gpt_flops)
