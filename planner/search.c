@@ -452,8 +452,8 @@ static struct mcp_chunk *copy_chunks(struct mcp_arena *arena, const struct mcp_p
     return chunks;
 }
 
-static struct mcp_found finish(struct mcp_arena *arena, const struct mcp_search *search,
-                               const struct mcp_tuple *tuple)
+struct mcp_found mcp_search_keep(struct mcp_arena *arena, const struct mcp_question *question,
+                                 const struct mcp_tuple *tuple)
 {
     struct mcp_found found = tuple->found;
     if (found.plan.stage_pool != NULL) {
@@ -464,8 +464,7 @@ static struct mcp_found finish(struct mcp_arena *arena, const struct mcp_search 
     if (found.plan.chunks != NULL)
         found.plan.chunks = copy_chunks(arena, &found.plan);
     else
-        mcp_plan_uniform_chunks(arena, &found.plan, search->question->model->num_layers,
-                                tuple->recompute);
+        mcp_plan_uniform_chunks(arena, &found.plan, question->model->num_layers, tuple->recompute);
     return found;
 }
 
@@ -477,12 +476,12 @@ static void answer_class(struct mcp_arena *arena, const struct mcp_search *searc
     out->count = leaders(search, MCP_KEEPS_ALL, top, order);
     out->found = MCP_ARRAY(arena, out->count, struct mcp_found);
     for (int i = 0; i < out->count; i++)
-        out->found[i] = finish(arena, search, order[i]);
+        out->found[i] = mcp_search_keep(arena, search->question, order[i]);
     for (int k = 0; k < 2; k++) {
         const struct mcp_tuple *best;
         out->has_beyond[k] = leaders(search, MCP_BREAKS_PIPELINE + k, 1, &best) > 0;
         if (out->has_beyond[k])
-            out->beyond[k] = finish(arena, search, best);
+            out->beyond[k] = mcp_search_keep(arena, search->question, best);
     }
 }
 
@@ -491,14 +490,6 @@ static void allow_recompute(struct mcp_search *search)
     const struct mcp_interval *asked = &search->space->knobs[MCP_KNOB_RECOMPUTE];
     for (int r = 0; r < MCP_NUM_RECOMPUTES; r++)
         search->recompute[r] = !asked->given || (asked->low <= r && r <= asked->high);
-}
-
-static void free_desks(struct mcp_search *search)
-{
-    for (int i = 0; i < search->num_desks; i++) {
-        mcp_arena_free(search->desks[i].scratch);
-        mcp_arena_free(search->desks[i].arena);
-    }
 }
 
 /* How far the best may be from what was left open. */
@@ -528,7 +519,7 @@ static void run(struct mcp_arena *arena, struct mcp_search *search, struct mcp_a
     conclude(search, &search->record);
     answer_class(arena, search, out);
     out->record = search->record;
-    free_desks(search);
+    mcp_desks_close(search);
 }
 
 /* Needs the least memory of all that keep the rules. */

@@ -15,6 +15,14 @@ void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question, i
         desk->near = mcp_near_new(desk->arena, question, tensor_parallel);
 }
 
+void mcp_desks_close(struct mcp_search *search)
+{
+    for (int i = 0; i < search->num_desks; i++) {
+        mcp_arena_free(search->desks[i].scratch);
+        mcp_arena_free(search->desks[i].arena);
+    }
+}
+
 static void keep(const struct mcp_look *look, const struct mcp_plan *plan,
                  enum mcp_recompute recompute, struct mcp_tuple *tuple)
 {
@@ -103,7 +111,7 @@ static bool survives(struct mcp_look *look, const struct mcp_plan *plan, struct 
 static void lower_bar(struct mcp_look *look, const struct mcp_tuple *tuple)
 {
     bool time = look->search->objective != MCP_OBJECTIVE_MEMORY;
-    if (tuple->state != MCP_TUPLE_FITS)
+    if (tuple->state != MCP_TUPLE_FITS || look->fixed)
         return;
     int64_t ns = llround(tuple->found.iteration_s * 1e9), bytes = tuple->found.peak_memory_bytes;
     if (time && ns < look->cutoff_ns)

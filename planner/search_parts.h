@@ -81,6 +81,10 @@ struct mcp_search {
     const struct mcp_search_options *options;
     enum mcp_objective objective;
     bool unlimited;                     /* memory refuses nothing */
+    /* The rule besides the article's that refuses a family, by its first plan; NULL: none.
+     * Where it is NULL itself, nobody asks. */
+    const char *(*refuse)(const void *context, const struct mcp_plan *plan);
+    const void *refuse_context;
     bool recompute[MCP_NUM_RECOMPUTES]; /* allowed */
     bool stopped;                       /* asked to stop before all was settled */
     double open_ns;                     /* least bound of what was left open; INFINITY: nothing */
@@ -133,6 +137,7 @@ struct mcp_look {
     struct mcp_desk *desk;
     const struct mcp_lot *lot;
     int64_t cutoff_ns, cutoff_bytes; /* INT64_MAX: none */
+    bool fixed;                      /* what is found does not lower them */
     int64_t priced, milps;           /* counted here */
 };
 /* What of the family cannot fit, however sharded; NULL: some tuple may. */
@@ -145,5 +150,10 @@ void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
 /* search_split.c: the tuple's best split that beats cutoff_ns. */
 void mcp_look_split(struct mcp_look *look, int max_milps, struct mcp_tuple *tuple);
 void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question, int tensor_parallel);
+void mcp_desks_close(struct mcp_search *search);
+
+/* search.c: what was found, with chunks of its own in `arena`. */
+struct mcp_found mcp_search_keep(struct mcp_arena *arena, const struct mcp_question *question,
+                                 const struct mcp_tuple *tuple);
 
 #endif

@@ -25,7 +25,9 @@ static enum mcp_class class_of(const struct mcp_search *search, const struct mcp
         *refused = mcp_rule_gpipe;
     else if (pipeline || batch)
         *refused = pipeline ? mcp_rule_pipeline : mcp_rule_batch;
-    if (*refused == mcp_rule_gpipe || (pipeline && batch))
+    else if (search->refuse != NULL)
+        *refused = search->refuse(search->refuse_context, plan);
+    if (*refused == mcp_rule_gpipe || (pipeline && batch) || (*refused && !pipeline && !batch))
         return MCP_NUM_CLASSES;
     return pipeline ? MCP_BREAKS_PIPELINE : batch ? MCP_BREAKS_BATCH : MCP_KEEPS_ALL;
 }
