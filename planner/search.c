@@ -73,7 +73,8 @@ static struct bar bar_of(const struct mcp_search *search, const struct mcp_lot *
 
 /* --- waves --- */
 
-enum { LONGEST_WAVE = 64, MOST_MILPS = 64 };
+enum { LONGEST_WAVE = 64 };
+enum { MOST_MILPS = 64, MILPS_OF_RUNNER_UP = 1 }; /* of one tuple */
 
 enum wave_kind {
     FIRST_ORDER,  /* families, in their first rank order */
@@ -89,6 +90,7 @@ struct wave {
     int count;
     struct mcp_family *families; /* [count] */
     struct mcp_tuple *splits;    /* [count] */
+    int most_milps;              /* of each of them */
     /* what each gave */
     struct mcp_tuple *tuples[LONGEST_WAVE];
     int num_tuples[LONGEST_WAVE];
@@ -133,7 +135,7 @@ static void work(struct wave *wave, int i)
                             .cutoff_bytes = bar.bytes};
     mcp_desk_open(look.desk, search->question, lot->layout.tensor_parallel);
     if (wave->kind == SPLITS)
-        mcp_look_split(&look, MOST_MILPS, &wave->splits[i]);
+        mcp_look_split(&look, wave->most_milps, &wave->splits[i]);
     else
         look_into(wave, &look, i);
     wave->priced[i] = look.priced;
@@ -376,7 +378,8 @@ static struct bar split_bar(const struct mcp_search *search, int class)
 
 static void run_splits(struct mcp_search *search, int class)
 {
-    struct wave wave = {.search = search, .class = class, .kind = SPLITS};
+    struct wave wave = {
+        .search = search, .class = class, .kind = SPLITS, .most_milps = MOST_MILPS};
     struct mcp_tuples *kept = &search->kept[class];
     size_t at = 0;
     qsort(kept->items, kept->count, sizeof *kept->items, by_tuple_bound);
@@ -400,14 +403,15 @@ static void run_splits(struct mcp_search *search, int class)
     count_kept(&wave);
 }
 
-/* The runners-up too are split as well as may be; each stays behind the best. */
+/* The runners-up too are split, but not proven: each stays behind the best. */
 static void split_runners_up(struct mcp_search *search, int top)
 {
     const struct mcp_tuple **order = MCP_ARRAY(search->arena, top, const struct mcp_tuple *);
     struct mcp_tuple *tuples = MCP_ARRAY(search->arena, top, struct mcp_tuple);
     int count = leaders(search, MCP_KEEPS_ALL, top, order);
     for (int i = 1; i < count; i++) {
-        struct wave wave = {.search = search, .kind = SPLITS, .count = 1};
+        struct wave wave = {
+            .search = search, .kind = SPLITS, .count = 1, .most_milps = MILPS_OF_RUNNER_UP};
         tuples[i] = *order[i];
         wave.bar = bar_at(search, &tuples[i].found);
         wave.splits = &tuples[i];

@@ -40,7 +40,8 @@ struct mcp_found {
 
 struct mcp_search_options {
     enum mcp_objective objective;
-    int top;         /* plans to keep, of different layouts; at least 1 */
+    int top;         /* plans to keep, of different layouts; at least 1: the first is
+                        proven, the others are good splits of their tuples, not proven */
     bool exhaustive; /* price also what cannot win: planner/exhaustive.h */
     bool smallest;   /* find too what needs the least memory, whether it fits or not */
     int num_threads; /* 0: as many as there are cores */
