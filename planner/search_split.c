@@ -4,17 +4,6 @@
 
 #include <math.h>
 
-/* What a rank of any stage may hold. */
-static int64_t limit_of(struct mcp_pricer *pricer, const struct mcp_plan *plan)
-{
-    int64_t least = mcp_stage_limit_bytes(pricer, plan, 0);
-    for (int s = 1; plan->stage_pool != NULL && s < plan->pipeline_parallel; s++) {
-        int64_t limit = mcp_stage_limit_bytes(pricer, plan, s);
-        least = limit < least ? limit : least;
-    }
-    return least;
-}
-
 static void take(struct mcp_look *look, const struct mcp_plan *plan, const struct mcp_split *split,
                  struct mcp_tuple *tuple)
 {
@@ -35,14 +24,14 @@ void mcp_look_split(struct mcp_look *look, int max_milps, struct mcp_tuple *tupl
 {
     struct mcp_plan plan;
     struct mcp_split split;
-    struct mcp_split_options options = {.better_than_ns = look->cutoff_ns,
+    struct mcp_split_options options = {.limit_bytes = INT64_MAX,
+                                        .better_than_ns = look->cutoff_ns,
                                         .uneven = true,
                                         .max_recomputed_stages = -1,
                                         .max_milps = max_milps};
     for (int r = 0; r < MCP_NUM_RECOMPUTES; r++)
         options.recompute[r] = look->search->recompute[r];
     mcp_choices_plan(&look->lot->choices, tuple->index, &plan);
-    options.limit_bytes = limit_of(look->desk->pricer, &plan);
     mcp_split_best(look->desk->arena, look->desk->pricer, &plan, &options, &split);
     look->milps += split.milps;
     tuple->split = true;

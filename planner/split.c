@@ -76,26 +76,11 @@ static void fill(struct mcp_splitter *s, struct fillers *fillers, bool first)
         mcp_fill_columns(s, fillers->layers, first);
 }
 
-/* Compute of one microbatch without recompute, all ranks. */
-static int64_t least_compute_ns(struct mcp_splitter *s)
-{
-    const struct mcp_model *model = s->question->model;
-    struct mcp_layer_times times;
-    int64_t sum = 0;
-    mcp_layer_times(s, &times);
-    for (int end = 0; end < 2; end++)
-        sum += times.base_ns[end];
-    for (int i = 0; i < model->num_layers; i++)
-        sum += times.layer_ns[model->layer_kind[i]];
-    return sum;
-}
-
 /* Where equal layers do not fit: the best that would take little longer than them. */
 static void try_wider(struct mcp_splitter *s, struct fillers *fillers, struct best *best)
 {
     static const double factors[] = {1.1, 1.4, 2, 4, 10};
-    double even =
-        (double)s->fixed_ns + (double)least_compute_ns(s) * (s->grid.m + s->grid.p - 1) / s->grid.p;
+    double even = (double)s->fixed_ns + (double)mcp_share_ns(s) * (s->grid.m + s->grid.p - 1);
     int64_t wanted = s->cutoff_ns;
     for (size_t i = 0; i < sizeof factors / sizeof *factors && !best->any; i++) {
         if (even * factors[i] >= (double)wanted)
@@ -198,6 +183,7 @@ static void write_chunks(struct mcp_arena *arena, const struct mcp_splitter *s,
 static void split(struct mcp_splitter *s, struct best *best, struct proof *proof)
 {
     struct fillers fillers = {0};
+    mcp_layer_times(s);
     if (s->plan->virtual_stages > 1)
         fillers.chunks = mcp_chunk_filler_new(s);
     else
@@ -210,7 +196,7 @@ static void split(struct mcp_splitter *s, struct best *best, struct proof *proof
     fill(s, &fillers, false);
     prove(s, best, proof);
     if (s->grid.partial) { /* of splits that have no column: some rank has its share */
-        int64_t share = least_compute_ns(s) / s->grid.p * s->grid.m + s->fixed_ns;
+        int64_t share = mcp_share_ns(s) * s->grid.m + s->fixed_ns;
         proof->bound_ns = share < proof->bound_ns ? share : proof->bound_ns;
     }
 }

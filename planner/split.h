@@ -27,8 +27,9 @@
 #include <stdint.h>
 
 struct mcp_split_options {
-    int64_t limit_bytes;                /* of each rank, reserve included */
-    int64_t better_than_ns;             /* splits that take this long or longer are not wanted */
+    int64_t limit_bytes;    /* of each rank, reserve included; where its own GPUs may hold
+                            less (mcp_stage_limit_bytes()), that counts */
+    int64_t better_than_ns; /* splits that take this long or longer are not wanted */
     bool recompute[MCP_NUM_RECOMPUTES]; /* those that may be used */
     bool uneven;               /* false: layers as mcp_plan_uniform_chunks() spreads them */
     int max_recomputed_stages; /* -1: any number */

@@ -19,10 +19,9 @@ struct share {
 };
 
 struct mcp_chunk_filler {
-    bool free;                    /* larger chunks may be anywhere */
-    int base, larger;             /* layers of the smaller chunks; larger chunks in all */
-    struct mcp_layer_times times; /* of layers that are alike */
-    int *classes;                 /* [p v] of bricks */
+    bool free;        /* larger chunks may be anywhere */
+    int base, larger; /* layers of the smaller chunks; larger chunks in all */
+    int *classes;     /* [p v] of bricks */
     int num_classes;
     struct brick **bricks; /* [classes][larger?][full][selective] */
 };
@@ -54,7 +53,6 @@ struct mcp_chunk_filler *mcp_chunk_filler_new(struct mcp_splitter *s)
     f->base = model->num_layers / stages;
     f->larger = model->num_layers % stages;
     f->free = s->options->uneven && kinds_are_fixed(s, f);
-    mcp_layer_times(s, &f->times);
     f->classes = mcp_stage_classes(s, &f->num_classes);
     for (int k = 0; !alike && k < stages; k++)
         f->classes[k] = k;
@@ -143,6 +141,7 @@ static int64_t extra_of(const struct mcp_splitter *s, const struct mcp_chunk_fil
 {
     const struct mcp_model *model = s->question->model;
     int p = s->plan->pipeline_parallel, v = s->plan->virtual_stages;
+    const struct mcp_layer_times *times = &s->times[mcp_pool_of(s, r)];
     int64_t sum = 0;
     for (int c = 0; c < v; c++) {
         int full = part(share->full, v, c);
@@ -150,9 +149,9 @@ static int64_t extra_of(const struct mcp_splitter *s, const struct mcp_chunk_fil
         int layers = f->base + (c < larger), first = first_layer(s, f, c * p + r, layers);
         for (int i = 0; i < layers; i++)
             sum +=
-                f->times.extra_ns[model->layer_kind[first + i]][i < full   ? MCP_RECOMPUTE_FULL
-                                                                : i < some ? MCP_RECOMPUTE_SELECTIVE
-                                                                           : MCP_RECOMPUTE_NONE];
+                times->extra_ns[model->layer_kind[first + i]][i < full   ? MCP_RECOMPUTE_FULL
+                                                              : i < some ? MCP_RECOMPUTE_SELECTIVE
+                                                                         : MCP_RECOMPUTE_NONE];
     }
     return sum;
 }

@@ -28,8 +28,8 @@ struct filling {
 
 /* Layers start .. start + size - 1; ranges of the same kinds share one. */
 struct range {
-    struct range *next; /* of the same size */
-    int start, size;
+    struct range *next; /* of the same pool and size */
+    int pool, start, size;
     struct choice *choices; /* by extra_ns */
     int num_choices;
     int64_t *none_ns;         /* [classes] load without recompute; 0: not priced yet */
@@ -43,9 +43,9 @@ struct mcp_filler {
     bool alike;
     int *classes; /* [p] 0 .. num_classes - 1 */
     int num_classes;
-    struct mcp_layer_times times;
-    int64_t *layers_ns;      /* [layers + 1] of the layers before, without recompute */
-    struct range **ranges;   /* [layers + 1] by size */
+    /* [p] mcp_layers_ns() of the rank, of those up to it, of it and those after */
+    const int64_t **here, **before, **after;
+    struct range **ranges;   /* [pools][layers + 1] by size */
     int *nearest, *farthest; /* [p + 1] positions worth a look */
 };
 
@@ -58,11 +58,15 @@ struct mcp_filler *mcp_filler_new(struct mcp_splitter *s)
     int layers = model->num_layers, p = s->plan->pipeline_parallel;
     f->alike = mcp_layers_alike(model);
     f->classes = mcp_stage_classes(s, &f->num_classes);
-    mcp_layer_times(s, &f->times);
-    f->layers_ns = MCP_ARRAY(s->arena, layers + 1, int64_t);
-    for (int i = 0; i < layers; i++)
-        f->layers_ns[i + 1] = f->layers_ns[i] + f->times.layer_ns[model->layer_kind[i]];
-    f->ranges = MCP_ARRAY(s->arena, layers + 1, struct range *);
+    f->ranges = MCP_ARRAY(s->arena, MCP_MAX_POOLS * (layers + 1), struct range *);
+    f->here = MCP_ARRAY(s->arena, p, const int64_t *);
+    f->before = MCP_ARRAY(s->arena, p, const int64_t *);
+    f->after = MCP_ARRAY(s->arena, p, const int64_t *);
+    for (int r = 0; r < p; r++) {
+        f->here[r] = mcp_layers_ns(s, r, r);
+        f->before[r] = mcp_layers_ns(s, 0, r);
+        f->after[r] = mcp_layers_ns(s, r, p - 1);
+    }
     f->nearest = MCP_ARRAY(s->arena, p + 1, int);
     f->farthest = MCP_ARRAY(s->arena, p + 1, int);
     return f;
@@ -83,17 +87,18 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The step takes no less: by the paths of mcp_path_through() and mcp_path_dwell(). */
+/* The step takes no less: by the paths of mcp_path_through() and mcp_path_dwell().
+ * Never less with a layer more: what it adds to a rank is counted before and after
+ * ranks as no more. */
 static int64_t least_ns(const struct mcp_splitter *s, const struct mcp_filler *f,
                         const struct place *place)
 {
-    const struct mcp_layer_times *times = &f->times;
     int p = s->plan->pipeline_parallel, layers = s->question->model->num_layers;
     int r = place->rank, from = place->from, to = place->to;
-    int64_t own = f->layers_ns[to] - f->layers_ns[from] + place->below_ns, m = s->grid.m;
-    int64_t before = r > 0 ? f->layers_ns[from] + times->base_ns[0] : 0;
-    int64_t after = r < p - 1 ? f->layers_ns[layers] - f->layers_ns[to] + times->base_ns[1] : 0;
-    own += (r == 0 ? times->base_ns[0] : 0) + (r == p - 1 ? times->base_ns[1] : 0);
+    int64_t own = f->here[r][to] - f->here[r][from] + place->below_ns, m = s->grid.m;
+    int64_t before = r > 0 ? f->before[r][from] + s->base_ns[0] : 0;
+    int64_t after = r < p - 1 ? f->after[r][layers] - f->after[r][to] + s->base_ns[1] : 0;
+    own += (r == 0 ? s->base_ns[0] : 0) + (r == p - 1 ? s->base_ns[1] : 0);
     int64_t through = before + m * larger(own + place->last_ns, place->none_ns), dwell = through;
     if (s->plan->schedule == MCP_GPIPE)
         dwell = before + after + m * own + (m - 1) * place->last_ns;
@@ -191,14 +196,13 @@ static int64_t ways(const struct mcp_splitter *s, int layers)
 
 struct lister {
     struct mcp_splitter *s;
-    const struct mcp_filler *filler;
     struct range *range;
     int layers[MCP_MAX_LAYER_KINDS]; /* below the last */
 };
 
 static void note(struct lister *lister, struct choice *choice)
 {
-    const struct mcp_layer_times *times = &lister->filler->times;
+    const struct mcp_layer_times *times = &lister->s->times[lister->range->pool];
     for (int k = 0; k < MCP_MAX_LAYER_KINDS; k++)
         for (int r = 0; r < MCP_NUM_RECOMPUTES; r++) {
             choice->extra_ns += choice->counts[k][r] * times->extra_ns[k][r];
@@ -258,7 +262,7 @@ static void list_coarse(struct lister *lister)
 
 static void list_choices(struct mcp_splitter *s, const struct mcp_filler *f, struct range *range)
 {
-    struct lister lister = {s, f, range, {0}};
+    struct lister lister = {s, range, {0}};
     int64_t count = 1;
     for (int i = 0; i + 1 < range->size; i++)
         lister.layers[s->question->model->layer_kind[range->start + i]]++;
@@ -285,18 +289,20 @@ static void list_choices(struct mcp_splitter *s, const struct mcp_filler *f, str
                                 struct filling *);
 }
 
-static struct range *find_range(struct mcp_splitter *s, struct mcp_filler *f, int start, int size)
+static struct range *find_range(struct mcp_splitter *s, struct mcp_filler *f, int pool, int start,
+                                int size)
 {
     const unsigned char *kinds = s->question->model->layer_kind;
-    struct range *range = f->ranges[size];
+    struct range **first = &f->ranges[pool * (s->question->model->num_layers + 1) + size];
+    struct range *range = *first;
     while (range && memcmp(kinds + range->start, kinds + start, (size_t)size) != 0)
         range = range->next;
     if (range)
         return range;
     range = MCP_NEW(s->arena, struct range);
-    *range = (struct range){.next = f->ranges[size], .start = start, .size = size};
+    *range = (struct range){.next = *first, .pool = pool, .start = start, .size = size};
     range->none_ns = MCP_ARRAY(s->arena, f->num_classes, int64_t);
-    f->ranges[size] = range;
+    *first = range;
     return range;
 }
 
@@ -357,13 +363,13 @@ static int64_t room_for_kept(struct mcp_splitter *s, const struct mcp_filler *f,
                              struct range *range, enum mcp_recompute last)
 {
     const struct mcp_stage *stage = &fill(s, f, range, r, 0, last)->stage;
-    int64_t room = s->options->limit_bytes - stage->weights_bytes - stage->gradients_bytes -
+    int64_t room = mcp_rank_limit(s, r) - stage->weights_bytes - stage->gradients_bytes -
                    stage->optimizer_bytes;
     int in_flight =
         1 + mcp_schedule_warm_up(s->plan->schedule, s->plan->pipeline_parallel, 1, s->grid.m, r);
     in_flight = in_flight < s->grid.m ? in_flight : s->grid.m;
     double kept = (double)room / (s->question->stack->activation_memory_factor * (double)in_flight);
-    return (kept < 1e18 ? (int64_t)kept + 1 : MCP_NO_WAY) - f->times.base_kept_bytes;
+    return (kept < 1e18 ? (int64_t)kept + 1 : MCP_NO_WAY) - s->base_kept_bytes;
 }
 
 /* The cheapest that fits and can win. */
@@ -371,8 +377,8 @@ static bool add_cheapest(struct mcp_splitter *s, struct mcp_filler *f, int r, in
                          struct range *range, enum mcp_recompute last)
 {
     int kind = range->size > 0 ? s->question->model->layer_kind[from + range->size - 1] : 0;
-    int64_t top_ns = range->size > 0 ? f->times.extra_ns[kind][last] : 0;
-    int64_t top_bytes = range->size > 0 ? f->times.kept_bytes[kind][last] : 0;
+    int64_t top_ns = range->size > 0 ? s->times[range->pool].extra_ns[kind][last] : 0;
+    int64_t top_bytes = range->size > 0 ? s->times[range->pool].kept_bytes[kind][last] : 0;
     int64_t room = range->num_choices > 0 ? room_for_kept(s, f, r, range, last) - top_bytes : 0;
     s->grid.partial |= range->coarse && range->least_kept_bytes <= room;
     for (int i = 0; i < range->num_choices; i++) {
@@ -417,7 +423,7 @@ static int64_t none_ns(struct mcp_splitter *s, const struct mcp_filler *f, struc
  * worse (see mcp_grid_add()). False when nothing fits. */
 static bool add_range(struct mcp_splitter *s, struct mcp_filler *f, int r, int from, int to)
 {
-    struct range *range = find_range(s, f, from, to - from);
+    struct range *range = find_range(s, f, mcp_pool_of(s, r), from, to - from);
     const struct place place = {r, from, to, 0, 0, none_ns(s, f, range, r)};
     bool any = false;
     if (!can_win(s, f, &place)) {

@@ -30,6 +30,14 @@ struct mcp_grid {
     int *first; /* [p + 1] of each rank's columns */
 };
 
+/* What layers of each kind cost in one pool, and recompute adds. Sums are exact times
+ * of compute, and no more than what is kept. */
+struct mcp_layer_times {
+    int64_t layer_ns[MCP_MAX_LAYER_KINDS];
+    int64_t extra_ns[MCP_MAX_LAYER_KINDS][MCP_NUM_RECOMPUTES];
+    int64_t kept_bytes[MCP_MAX_LAYER_KINDS][MCP_NUM_RECOMPUTES];
+};
+
 /* What one call of mcp_split_best() works on. */
 struct mcp_splitter {
     struct mcp_arena *arena; /* of the call */
@@ -40,9 +48,15 @@ struct mcp_splitter {
     int64_t fixed_ns;
     int64_t cutoff_ns; /* of the whole step: as long or longer is not wanted */
     struct mcp_grid grid;
+    /* set by mcp_layer_times() */
+    struct mcp_layer_times times[MCP_MAX_POOLS]; /* those with a stage */
+    int64_t base_ns[2]; /* embedding, of the first stage; head, of the last */
+    int64_t base_kept_bytes;
+    int64_t *layers_ns[1 << MCP_MAX_POOLS]; /* see mcp_layers_ns() */
 };
 
-/* --- columns: split_columns.c (v = 1), split_chunks.c (v > 1), split_price.c --- */
+/* --- columns: split_columns.c (v = 1), split_chunks.c (v > 1), split_price.c,
+ * split_times.c --- */
 
 /* Fills the grid: with what a first answer needs, or with all that can be faster
  * than the cutoff. The filler remembers prices from call to call. */
@@ -53,17 +67,16 @@ struct mcp_chunk_filler;
 struct mcp_chunk_filler *mcp_chunk_filler_new(struct mcp_splitter *s);
 void mcp_fill_chunk_columns(struct mcp_splitter *s, struct mcp_chunk_filler *filler, bool first);
 
-/* What layers of each kind cost, and recompute adds; what the embedding and the head
- * cost without any. Sums are exact times of compute, and no more than what is kept.
- * Where one stage holds all, its layers' times are in the base. */
-struct mcp_layer_times {
-    int64_t layer_ns[MCP_MAX_LAYER_KINDS];
-    int64_t extra_ns[MCP_MAX_LAYER_KINDS][MCP_NUM_RECOMPUTES];
-    int64_t kept_bytes[MCP_MAX_LAYER_KINDS][MCP_NUM_RECOMPUTES];
-    int64_t base_ns[2]; /* of the first stage, of the last */
-    int64_t base_kept_bytes;
-};
-void mcp_layer_times(struct mcp_splitter *s, struct mcp_layer_times *out);
+/* Once, before all else. Where one stage holds all, its layers' times are in the base. */
+void mcp_layer_times(struct mcp_splitter *s);
+/* [layers + 1] compute of the layers before, without recompute, in the pool of these
+ * ranks that is best for each. */
+const int64_t *mcp_layers_ns(struct mcp_splitter *s, int first_rank, int last_rank);
+/* Some rank computes as long for a microbatch, whatever the split. */
+int64_t mcp_share_ns(struct mcp_splitter *s);
+int mcp_pool_of(const struct mcp_splitter *s, int rank);
+/* Bytes that a rank may hold. */
+int64_t mcp_rank_limit(const struct mcp_splitter *s, int rank);
 /* By virtual stage: those of one class differ in nothing but their layers. */
 int *mcp_stage_classes(struct mcp_splitter *s, int *num_classes);
 bool mcp_layers_alike(const struct mcp_model *model);

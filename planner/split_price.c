@@ -11,77 +11,9 @@ bool mcp_layers_alike(const struct mcp_model *model)
     return true;
 }
 
-/* The first virtual stage with layers 0 .. count - 1, where layer `at` does `recompute`
- * and the others none. */
-static struct mcp_stage price_first(struct mcp_splitter *s, int count, int at,
-                                    enum mcp_recompute recompute)
+int mcp_pool_of(const struct mcp_splitter *s, int rank)
 {
-    struct mcp_recompute_run runs[3] = {
-        {MCP_RECOMPUTE_NONE, at}, {recompute, 1}, {MCP_RECOMPUTE_NONE, count - at - 1}};
-    const struct mcp_chunk chunk = {0, count, count > 0 ? 3 : 0, runs};
-    struct mcp_stage stage;
-    mcp_stage_price(s->pricer, s->plan, 0, &chunk, &stage);
-    return stage;
-}
-
-static void price_extra(struct mcp_splitter *s, int count, int at,
-                        int64_t extra_ns[MCP_NUM_RECOMPUTES],
-                        int64_t kept_bytes[MCP_NUM_RECOMPUTES])
-{
-    struct mcp_stage none = price_first(s, count, at, MCP_RECOMPUTE_NONE);
-    int64_t kept = kept_bytes[MCP_RECOMPUTE_NONE];
-    for (int r = 0; r < MCP_NUM_RECOMPUTES; r++) {
-        struct mcp_stage some = price_first(s, count, at, (enum mcp_recompute)r);
-        extra_ns[r] = some.forward_ns + some.backward_ns - none.forward_ns - none.backward_ns;
-        kept_bytes[r] = kept + some.memory.kept_bytes - none.memory.kept_bytes;
-    }
-}
-
-/* A lone stage always holds all layers: it is priced whole, then changed. */
-static void price_alone(struct mcp_splitter *s, struct mcp_layer_times *out)
-{
-    const struct mcp_model *model = s->question->model;
-    int layers = model->num_layers;
-    struct mcp_stage whole = price_first(s, layers, 0, MCP_RECOMPUTE_NONE);
-    out->base_ns[0] = whole.forward_ns + whole.backward_ns;
-    /* MTP modules would keep less after a last layer that recomputes */
-    out->base_kept_bytes = model->num_mtp_layers > 0 ? 0 : whole.memory.kept_bytes;
-    for (int i = 0; i < layers; i++) {
-        int kind = model->layer_kind[i];
-        if (i == 0 || kind != model->layer_kind[i - 1])
-            price_extra(s, layers, i, out->extra_ns[kind], out->kept_bytes[kind]);
-    }
-}
-
-void mcp_layer_times(struct mcp_splitter *s, struct mcp_layer_times *out)
-{
-    const struct mcp_model *model = s->question->model;
-    bool seen[MCP_MAX_LAYER_KINDS] = {false};
-    int stages = s->plan->pipeline_parallel * s->plan->virtual_stages;
-    memset(out, 0, sizeof *out);
-    if (stages == 1) {
-        price_alone(s, out);
-        return;
-    }
-    for (int i = 0; i < model->num_layers; i++) {
-        int kind = model->layer_kind[i];
-        if (seen[kind])
-            continue;
-        seen[kind] = true;
-        struct mcp_stage with = price_first(s, i + 1, i, MCP_RECOMPUTE_NONE);
-        struct mcp_stage without = price_first(s, i, 0, MCP_RECOMPUTE_NONE);
-        out->layer_ns[kind] =
-            with.forward_ns + with.backward_ns - without.forward_ns - without.backward_ns;
-        out->kept_bytes[kind][MCP_RECOMPUTE_NONE] =
-            with.memory.kept_bytes - without.memory.kept_bytes;
-        price_extra(s, i + 1, i, out->extra_ns[kind], out->kept_bytes[kind]);
-    }
-    for (int end = 0; end < 2; end++) {
-        const struct mcp_chunk empty = {end == 0 ? 0 : model->num_layers, 0, 0, NULL};
-        struct mcp_stage stage;
-        mcp_stage_price(s->pricer, s->plan, end == 0 ? 0 : stages - 1, &empty, &stage);
-        out->base_ns[end] = stage.forward_ns + stage.backward_ns;
-    }
+    return s->plan->stage_pool != NULL ? s->plan->stage_pool[rank] : 0;
 }
 
 static bool same_messages(const struct mcp_stage *a, const struct mcp_stage *b)
@@ -94,7 +26,7 @@ static bool same_messages(const struct mcp_stage *a, const struct mcp_stage *b)
 int *mcp_stage_classes(struct mcp_splitter *s, int *num_classes)
 {
     int count = s->plan->pipeline_parallel * s->plan->virtual_stages;
-    int *classes = MCP_ARRAY(s->arena, count, int);
+    int *classes = MCP_ARRAY(s->arena, count, int), p = s->plan->pipeline_parallel;
     struct mcp_stage *probes = MCP_ARRAY(s->arena, count, struct mcp_stage);
     int layers = s->question->model->num_layers, size = count > 1 ? 1 : layers;
     struct mcp_recompute_run run = {MCP_RECOMPUTE_NONE, size};
@@ -104,7 +36,8 @@ int *mcp_stage_classes(struct mcp_splitter *s, int *num_classes)
         mcp_stage_price(s->pricer, s->plan, k, &chunk, &probes[k]);
         classes[k] = -1;
         for (int i = 1; i < k && k < count - 1 && classes[k] < 0; i++)
-            if (same_messages(&probes[i], &probes[k]))
+            if (mcp_pool_of(s, i % p) == mcp_pool_of(s, k % p) &&
+                same_messages(&probes[i], &probes[k]))
                 classes[k] = classes[i];
         if (classes[k] < 0)
             classes[k] = (*num_classes)++;
@@ -144,6 +77,12 @@ void mcp_column_price(struct mcp_splitter *s, struct mcp_column *column)
     column->tail_ns = both - column->head_ns;
 }
 
+int64_t mcp_rank_limit(const struct mcp_splitter *s, int rank)
+{
+    int64_t own = mcp_stage_limit_bytes(s->pricer, s->plan, rank);
+    return own < s->options->limit_bytes ? own : s->options->limit_bytes;
+}
+
 bool mcp_column_fits(struct mcp_splitter *s, const struct mcp_column *column)
 {
     int p = s->plan->pipeline_parallel, v = s->plan->virtual_stages;
@@ -151,8 +90,8 @@ bool mcp_column_fits(struct mcp_splitter *s, const struct mcp_column *column)
     const struct mcp_stage **stages = MCP_ARRAY(s->arena, p * v, const struct mcp_stage *);
     for (int c = 0; c < v; c++)
         stages[c * p + column->rank] = column->stages[c];
-    bool fits =
-        mcp_stages_bytes(s->pricer, s->plan, column->rank, stages) <= s->options->limit_bytes;
+    bool fits = mcp_stages_bytes(s->pricer, s->plan, column->rank, stages) <=
+                mcp_rank_limit(s, column->rank);
     mcp_arena_rewind(s->arena, mark);
     return fits;
 }

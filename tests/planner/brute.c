@@ -21,7 +21,14 @@ struct tried brute_price(struct brute *brute, const struct mcp_chunk *chunks)
     brute->plan.chunks = copy;
     mcp_estimate(brute->pricer, &brute->plan, brute->prediction);
     tried.time_ns = (int64_t)llround(brute->prediction->iteration_s * 1e9);
-    tried.bytes = brute->prediction->peak_memory_bytes;
+    tried.bytes = 0;
+    for (int r = 0; r < p; r++) {
+        int pool = brute->plan.stage_pool ? brute->plan.stage_pool[r] : 0;
+        int64_t bytes = mcp_memory_total(&brute->prediction->stages[r].memory);
+        tried.bytes = bytes > tried.bytes ? bytes : tried.bytes;
+        if (bytes > tried.pool_bytes[pool])
+            tried.pool_bytes[pool] = bytes;
+    }
     for (int k = 0; k < stages; k++) {
         int even = brute->num_layers / stages + (k < brute->num_layers % stages);
         tried.uniform = tried.uniform && copy[k].num_layers == even;
@@ -140,7 +147,20 @@ void brute_try_all(struct brute *brute)
         each_cut(brute, &attempt, 0, brute->num_layers);
 }
 
-static bool wanted(const struct tried *tried, const struct mcp_split_options *options)
+bool brute_fits(const struct brute *brute, const struct tried *tried,
+                const struct mcp_split_options *options)
+{
+    for (int r = 0; r < brute->plan.pipeline_parallel; r++) {
+        int pool = brute->plan.stage_pool ? brute->plan.stage_pool[r] : 0;
+        if (tried->pool_bytes[pool] > mcp_stage_limit_bytes(brute->pricer, &brute->plan, r) ||
+            tried->pool_bytes[pool] > options->limit_bytes)
+            return false;
+    }
+    return true;
+}
+
+static bool wanted(const struct brute *brute, const struct tried *tried,
+                   const struct mcp_split_options *options)
 {
     for (int r = 0; r < MCP_NUM_RECOMPUTES; r++)
         if (tried->uses[r] && !options->recompute[r])
@@ -148,14 +168,98 @@ static bool wanted(const struct tried *tried, const struct mcp_split_options *op
     if (options->max_recomputed_stages >= 0 &&
         tried->recomputed_stages > options->max_recomputed_stages)
         return false;
-    return tried->bytes <= options->limit_bytes && (options->uneven || tried->uniform);
+    return (options->uneven || tried->uniform) && brute_fits(brute, tried, options);
 }
 
 int64_t brute_best(const struct brute *brute, const struct mcp_split_options *options)
 {
     int64_t best = INT64_MAX;
     for (size_t i = 0; i < brute->count; i++)
-        if (brute->tried[i].time_ns < best && wanted(&brute->tried[i], options))
+        if (brute->tried[i].time_ns < best && wanted(brute, &brute->tried[i], options))
             best = brute->tried[i].time_ns;
     return best;
+}
+
+/* --- random problems --- */
+
+/* Splits that brute force would look at. */
+static double size_of(const struct random_plan *drawn)
+{
+    const struct mcp_plan *plan = &drawn->plan;
+    int p = plan->pipeline_parallel, layers = drawn->model.num_layers;
+    double size = 1;
+    if (plan->virtual_stages > 1) {
+        int rank = (layers + p - 1) / p;
+        for (int r = 0; r < p; r++)
+            size *= (rank + 1) * (rank + 2) / 2.0;
+        return size * (1 + layers % (p * plan->virtual_stages));
+    }
+    for (int i = 0; i < layers; i++)
+        size *= 3;
+    for (int i = 1; i < p; i++)
+        size *= (double)(layers + 2 - i) / i;
+    return size;
+}
+
+/* The first stages on one kind of GPUs, the others on another, in either order of pools. */
+static bool mix(struct mcp_arena *arena, uint64_t seed, struct problem *problem)
+{
+    static const char *const names[3] = {"dgx-a100:512", "dgx-h100:512", "dgx-b200:512"};
+    struct mcp_plan *plan = &problem->drawn.plan;
+    int p = plan->pipeline_parallel, ranks = mcp_plan_world(plan) / p;
+    int cut = 1 + (int)(seed % (uint64_t)(p > 1 ? p - 1 : 1)), turn = (int)(seed / 3 % 2);
+    int kinds[2] = {(int)(seed % 3), (int)(seed + 1 + seed / 7 % 2) % 3};
+    int *stage_pool = MCP_ARRAY(arena, p, int);
+    struct mcp_error err;
+    problem->pools[0] = &problem->drawn.cluster;
+    problem->pools[1] = MCP_NEW(arena, struct mcp_cluster);
+    for (int i = 0; i < 2; i++)
+        if (mcp_cluster_load(arena, names[kinds[i]], problem->pools[i], &err) != MCP_OK ||
+            mcp_cluster_take(problem->pools[i], ranks * (i == turn ? cut : p - cut), &err) !=
+                MCP_OK)
+            return false;
+    problem->pools[0]->next = problem->pools[1];
+    for (int r = 0; r < p; r++)
+        stage_pool[r] = r < cut ? turn : !turn;
+    plan->stage_pool = stage_pool;
+    const enum mcp_axis usual[4] = {MCP_TENSOR, MCP_CONTEXT, MCP_DATA, MCP_PIPELINE};
+    memcpy(plan->rank_order, usual, sizeof usual);
+    return p > 1;
+}
+
+static bool suits(struct mcp_arena *arena, uint64_t seed, struct problem *problem,
+                  const struct brute_kind *kind)
+{
+    struct random_plan *drawn = &problem->drawn;
+    struct mcp_plan *plan = &drawn->plan;
+    struct mcp_refusals refusals;
+    if (drawn->model.num_layers > kind->most_layers)
+        drawn->model.num_layers = kind->most_layers;
+    if ((plan->virtual_stages > 1) != kind->interleaved ||
+        drawn->model.num_layers < plan->pipeline_parallel * plan->virtual_stages ||
+        size_of(drawn) > kind->most_splits)
+        return false;
+    problem->mixed = kind->mixed;
+    if (kind->mixed && !mix(arena, seed, problem))
+        return false;
+    mcp_plan_uniform_chunks(arena, plan, drawn->model.num_layers, MCP_RECOMPUTE_NONE);
+    return mcp_legal(arena, &drawn->question, plan, &refusals);
+}
+
+uint64_t brute_draw(struct problem *problem, uint64_t seed, const struct brute_kind *kind)
+{
+    for (;; seed++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct random_plan *drawn = &problem->drawn;
+        random_plan_draw(arena, seed, drawn);
+        if (suits(arena, seed, problem, kind)) {
+            problem->brute = (struct brute){.arena = arena,
+                                            .pricer = mcp_pricer_new(arena, &drawn->question),
+                                            .plan = drawn->plan,
+                                            .num_layers = drawn->model.num_layers,
+                                            .prediction = MCP_NEW(arena, struct mcp_prediction)};
+            return seed + 1;
+        }
+        mcp_arena_free(arena);
+    }
 }

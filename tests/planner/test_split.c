@@ -2,66 +2,9 @@
 #include "planner/split.h"
 
 #include "tests/planner/brute.h"
-#include "tests/step/random_plan.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
-
-/* --- random problems --- */
-
-struct problem {
-    struct random_plan drawn;
-    struct brute brute;
-};
-
-/* Splits that brute force would look at. */
-static double size_of(const struct random_plan *drawn)
-{
-    const struct mcp_plan *plan = &drawn->plan;
-    int p = plan->pipeline_parallel, layers = drawn->model.num_layers;
-    double size = 1;
-    if (plan->virtual_stages > 1) {
-        int rank = (layers + p - 1) / p;
-        for (int r = 0; r < p; r++)
-            size *= (rank + 1) * (rank + 2) / 2.0;
-        return size * (1 + layers % (p * plan->virtual_stages));
-    }
-    for (int i = 0; i < layers; i++)
-        size *= 3;
-    for (int i = 1; i < p; i++)
-        size *= (double)(layers + 2 - i) / i;
-    return size;
-}
-
-/* Draws until the plan has chunks as wanted and is small. Returns the next seed. */
-static uint64_t draw(struct problem *problem, uint64_t seed, bool interleaved, int most_layers,
-                     double most_splits)
-{
-    struct random_plan *drawn = &problem->drawn;
-    struct mcp_refusals refusals;
-    for (;; seed++) {
-        struct mcp_arena *arena = mcp_arena_new();
-        random_plan_draw(arena, seed, drawn);
-        struct mcp_plan *plan = &drawn->plan;
-        int fewest = plan->pipeline_parallel * plan->virtual_stages;
-        if (drawn->model.num_layers > most_layers)
-            drawn->model.num_layers = most_layers;
-        if ((plan->virtual_stages > 1) == interleaved && drawn->model.num_layers >= fewest &&
-            size_of(drawn) <= most_splits) {
-            mcp_plan_uniform_chunks(arena, plan, drawn->model.num_layers, MCP_RECOMPUTE_NONE);
-            if (mcp_legal(arena, &drawn->question, plan, &refusals)) {
-                problem->brute =
-                    (struct brute){.arena = arena,
-                                   .pricer = mcp_pricer_new(arena, &drawn->question),
-                                   .plan = *plan,
-                                   .num_layers = drawn->model.num_layers,
-                                   .prediction = MCP_NEW(arena, struct mcp_prediction)};
-                return seed + 1;
-            }
-        }
-        mcp_arena_free(arena);
-    }
-}
 
 static struct mcp_split_options all_options(void)
 {
@@ -78,13 +21,14 @@ static int by_bytes(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static const char *describe(struct problem *problem, const struct mcp_split_options *options)
+static const char *describe(struct mcp_arena *arena, struct problem *problem,
+                            const struct mcp_split_options *options)
 {
-    return mcp_format(problem->brute.arena, "%s, limit %lld, below %lld, %d%d%d uneven%d most%d",
-                      random_plan_describe(problem->brute.arena, &problem->drawn),
-                      (long long)options->limit_bytes, (long long)options->better_than_ns,
-                      options->recompute[0], options->recompute[1], options->recompute[2],
-                      options->uneven, options->max_recomputed_stages);
+    return mcp_format(arena, "%s, limit %lld, below %lld, %d%d%d uneven%d most%d",
+                      random_plan_describe(arena, &problem->drawn), (long long)options->limit_bytes,
+                      (long long)options->better_than_ns, options->recompute[0],
+                      options->recompute[1], options->recompute[2], options->uneven,
+                      options->max_recomputed_stages);
 }
 
 /* Virtual stages of layers that are not alike may be spread uniformly alone: then it
@@ -111,13 +55,13 @@ static void expect_best(struct problem *problem, const struct mcp_split_options 
 {
     struct brute *brute = &problem->brute;
     struct mcp_split split;
-    struct mcp_mark mark = mcp_arena_mark(brute->arena);
+    struct mcp_arena *arena = mcp_arena_new(); /* prices stay in the other */
     int64_t best = brute_best(brute, options);
     bool found = best < options->better_than_ns;
-    const char *text = describe(problem, options);
-    mcp_split_best(brute->arena, brute->pricer, &problem->drawn.plan, options, &split);
+    const char *text = describe(arena, problem, options);
+    mcp_split_best(arena, brute->pricer, &problem->drawn.plan, options, &split);
     if (expect_partial(problem, options, &split)) {
-        mcp_arena_rewind(brute->arena, mark);
+        mcp_arena_free(arena);
         return;
     }
     cr_expect(split.found == found, "%s: found %d", text, split.found);
@@ -133,10 +77,27 @@ static void expect_best(struct problem *problem, const struct mcp_split_options 
                   (long long)best);
         cr_expect(tried.time_ns == split.time_ns, "%s: says %lld, takes %lld", text,
                   (long long)split.time_ns, (long long)tried.time_ns);
-        cr_expect(tried.bytes <= options->limit_bytes, "%s: needs %lld", text,
+        cr_expect(brute_fits(brute, &tried, options), "%s: needs %lld", text,
                   (long long)tried.bytes);
     }
-    mcp_arena_rewind(brute->arena, mark);
+    mcp_arena_free(arena);
+}
+
+/* GPUs of each pool that hold as much as some split needs there, to the byte or so. */
+static void expect_pools(struct problem *problem)
+{
+    struct brute *brute = &problem->brute;
+    const struct mcp_split_options options = all_options();
+    for (int i = 1; i < 6 && problem->mixed; i++) {
+        const struct tried *tried = &brute->tried[brute->count * (size_t)i / 16];
+        for (int pool = 0; pool < 2; pool++)
+            problem->pools[pool]->gpu.memory_bytes =
+                (int64_t)((double)tried->pool_bytes[pool] / problem->drawn.job.memory_limit_frac) +
+                1;
+        expect_best(problem, &options);
+        problem->pools[i % 2]->gpu.memory_bytes *= 2;
+        expect_best(problem, &options);
+    }
 }
 
 /* One enumeration serves several questions. */
@@ -170,14 +131,15 @@ static void expect_answers(struct problem *problem)
     expect_best(problem, &options);
     options.limit_bytes--;
     expect_best(problem, &options);
+    expect_pools(problem);
 }
 
-static void expect_random(bool interleaved, int problems, int most_layers, double most_splits)
+static void expect_random(int problems, struct brute_kind kind)
 {
     uint64_t seed = 1;
     for (int i = 0; i < problems; i++) {
         struct problem problem;
-        seed = draw(&problem, seed, interleaved, most_layers, most_splits);
+        seed = brute_draw(&problem, seed, &kind);
         expect_answers(&problem);
         mcp_arena_free(problem.brute.arena);
     }
@@ -185,10 +147,23 @@ static void expect_random(bool interleaved, int problems, int most_layers, doubl
 
 Test(split, equals_brute_force)
 {
-    expect_random(false, 200, 6, 6000);
+    expect_random(200, (struct brute_kind){.most_layers = 6, .most_splits = 6000});
 }
 
 Test(split, equals_brute_force_interleaved)
 {
-    expect_random(true, 100, 12, 6000);
+    expect_random(100,
+                  (struct brute_kind){.interleaved = true, .most_layers = 12, .most_splits = 6000});
+}
+
+Test(split, equals_brute_force_in_two_pools)
+{
+    expect_random(150, (struct brute_kind){.mixed = true, .most_layers = 6, .most_splits = 3000});
+}
+
+Test(split, equals_brute_force_interleaved_in_two_pools)
+{
+    expect_random(60,
+                  (struct brute_kind){
+                      .mixed = true, .interleaved = true, .most_layers = 12, .most_splits = 3000});
 }
