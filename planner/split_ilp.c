@@ -220,9 +220,11 @@ void mcp_master_solve(struct mcp_splitter *s, const struct mcp_master *master,
     *out = (struct mcp_master_result){.nodes = result.nodes, .bound_ns = s->cutoff_ns};
     out->solved = result.status == MCP_ILP_OPTIMAL || result.status == MCP_ILP_FEASIBLE;
     out->optimal = result.status == MCP_ILP_OPTIMAL || result.status == MCP_ILP_INFEASIBLE;
-    if (out->solved)
-        read_chain(&s->grid, &result, chain);
     int64_t least = s->fixed_ns + master->update_ns + master->least_ns;
+    if (out->solved) {
+        read_chain(&s->grid, &result, chain);
+        out->objective_ns = least + (int64_t)floor(result.objective * b.unit_ns);
+    }
     if (result.status == MCP_ILP_OPTIMAL)
         out->bound_ns = mcp_master_ns(s, master, chain);
     else if (result.status != MCP_ILP_INFEASIBLE)

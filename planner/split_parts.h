@@ -178,9 +178,10 @@ int64_t mcp_master_ns(const struct mcp_splitter *s, const struct mcp_master *mas
                       const struct mcp_column *const *chain);
 
 struct mcp_master_result {
-    bool solved;      /* chain is set */
-    bool optimal;     /* ... to the one of the least mcp_master_ns() */
-    int64_t bound_ns; /* no chain takes less; the cutoff where none takes less than that */
+    bool solved;          /* chain is set */
+    bool optimal;         /* ... to the one of the least mcp_master_ns() */
+    int64_t objective_ns; /* what GLPK says of the chain: no more than it takes */
+    int64_t bound_ns;     /* no chain takes less; the cutoff where none takes less than that */
     int nodes;
 };
 void mcp_master_solve(struct mcp_splitter *s, const struct mcp_master *master,
