@@ -356,11 +356,6 @@ enum mcp_status mcp_space_check(const struct mcp_question *question,
                                 const struct mcp_plan_space *space, struct mcp_error *err)
 {
     int gpus = mcp_cluster_gpus(question->cluster);
-    if (question->cluster->next != NULL)
-        return mcp_fail(err, MCP_INVALID,
-                        "cluster %s + %s: plans over machines of several kinds are priced, but not "
-                        "searched; plan each kind alone",
-                        question->cluster->name, question->cluster->next->name);
     for (int knob = MCP_KNOB_TENSOR; knob <= MCP_KNOB_DATA; knob++)
         MCP_TRY(check_degree(space, (enum mcp_knob)knob, gpus, err));
     MCP_TRY(check_product(space, gpus, err));
