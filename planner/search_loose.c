@@ -14,7 +14,8 @@
 enum { LOOSE_TOKENS = 1 << 20 };
 static const double unfilled = 0.01; /* tiles of a million tokens, spread over experts */
 
-/* Domains t times as large: then each axis has as much of one as if it came first. */
+/* Domains t times as large: then each axis has as much of one as if it came first,
+ * in the usual rank order, which has tensor before the others. */
 static void bring_near(const struct mcp_question *question, int tensor_parallel,
                        struct mcp_cluster *cluster, struct mcp_question *near)
 {
@@ -103,6 +104,7 @@ static void load(struct mcp_loose *loose, const struct mcp_plan *plan, struct mc
         recompute[r] = r == MCP_RECOMPUTE_NONE || loose->search->recompute[r];
     large.microbatch_size = loose->microbatch;
     large.zero_stage = 0;
+    mcp_rank_order(0, large.rank_order);
     mcp_floor_load(loose->pricer, &large, recompute, MCP_FLOOR_ALL, out);
     scale_all(out, (1 - unfilled) / loose->microbatch);
     out->fixed_ns = 0;
@@ -315,6 +317,7 @@ bool mcp_near_reaches(struct mcp_near *near, const struct mcp_plan *plan, const 
     struct mcp_floor floor;
     struct mcp_plan bare = *plan;
     bare.zero_stage = 0; /* transfers of gradients and weights beside slots left out */
+    mcp_rank_order(0, bare.rank_order);
     near_floor(near_price(near, &bare, recompute), &near->question, &bare, &floor);
     return mcp_floor_reaches(&floor, (double)time_ns);
 }
