@@ -5,6 +5,7 @@
 #include "cli/plan_watch.h"
 #include "core/units.h"
 #include "planner/choice.h"
+#include "planner/halves.h"
 #include "planner/rule.h"
 #include "step/build.h"
 #include "step/dump.h"
@@ -231,6 +232,18 @@ static enum mcp_status read_requirements(struct mcp_context *ctx, const struct m
     return MCP_OK;
 }
 
+/* Are all pools of a mixed cluster together better than one alone? */
+static void compare_halves(struct mcp_context *ctx, const struct mcp_search_options *options,
+                           struct mcp_plan_view *view)
+{
+    struct mcp_halves halves;
+    if (view->predicts || view->chosen || view->stopped)
+        return;
+    mcp_halves(ctx->arena, view->question, view->space, options, &halves);
+    view->halves =
+        mcp_halves_text(ctx->arena, &halves, view->answer->count > 0 ? view->prediction : NULL);
+}
+
 static enum mcp_status search(struct mcp_context *ctx, const struct mcp_search_options *options,
                               const struct mcp_plan_space *asked, struct mcp_plan_view *view)
 {
@@ -251,11 +264,14 @@ static enum mcp_status search(struct mcp_context *ctx, const struct mcp_search_o
         mcp_search(ctx->arena, view->question, space, options, answer);
     }
     view->stopped = mcp_plan_watch_stopped();
-    if (answer->count == 0)
+    if (answer->count == 0) {
+        compare_halves(ctx, options, view);
         return explain(ctx, options, view);
+    }
     view->plan = answer->found[0].plan;
     view->has_plan = true;
     predict(ctx->arena, view);
+    compare_halves(ctx, options, view);
     note_lifted(view);
     return MCP_OK;
 }

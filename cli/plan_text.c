@@ -518,6 +518,15 @@ static void write_changes(struct mcp_text *out, const struct mcp_style *style,
         write_change(out, style, view, view->remedies[i].text, &view->remedies[i].found);
 }
 
+static void write_halves(struct mcp_text *out, const struct mcp_style *style, const char *halves)
+{
+    if (halves == NULL)
+        return;
+    mcp_text_add(out, "  ");
+    mcp_wrap(out, halves, style->width - 2, 2);
+    mcp_text_add(out, "\n");
+}
+
 void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
                         const struct mcp_plan_view *view)
 {
@@ -530,6 +539,7 @@ void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
         write_headline(out, style, view);
     if (view->refusals.count > 0)
         write_refusals(out, style, view);
+    write_halves(out, style, view->halves);
     write_changes(out, style, view);
     if (view->priced)
         mcp_plan_layout_text(out, style, view);

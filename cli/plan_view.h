@@ -32,7 +32,8 @@ struct mcp_plan_view {
     struct mcp_changes changes;
     int num_remedies; /* other questions that have an answer */
     struct mcp_remedy remedies[MCP_MOST_REMEDIES_SHOWN];
-    int num_rivals; /* plans to hold against the answer */
+    const char *halves; /* a mixed cluster against each of its pools; NULL: nothing to say */
+    int num_rivals;     /* plans to hold against the answer */
     const struct mcp_rival *rivals;
     const struct mcp_what_if *what_ifs;         /* [MCP_NUM_WHAT_IFS], NULL: not asked for */
     const struct mcp_memory_step *memory_steps; /* [MCP_NUM_MEMORY_STEPS], likewise */

@@ -72,7 +72,7 @@ static void add_refusal(struct mcp_text *text, const struct mcp_half *best,
     add_half(text, best, 0);
     mcp_text_add(text, ": the other nodes do not pay, ");
     if (together == NULL) {
-        mcp_text_add(text, "as nothing fits on all together");
+        mcp_text_add(text, "as no plan was found for all together");
         return;
     }
     mcp_text_add(text,
