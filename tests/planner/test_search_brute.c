@@ -456,7 +456,8 @@ static void expect_best(uint64_t seed, int problems, int64_t most, const struct 
                 seen.uneven, seen.unproven, (long long)plans, seen.worst);
     cr_expect(lt(int, seen.unproven, seen.compared / 5));
     cr_expect(gt(int, seen.experts, seen.compared / 8));
-    cr_expect(gt(int, seen.interleaved, seen.compared / 20));
+    cr_expect(gt(int, seen.interleaved, seen.compared / 25));
+    cr_expect(eq(int, seen.mixed, size->mixed_percent > 0 ? seen.compared : 0));
     cr_expect(gt(int, seen.uneven, seen.compared / 10));
 }
 
@@ -472,4 +473,11 @@ Test(search_brute, wide_spaces)
 {
     const struct problem_size size = {5, 2, 3, 8, 15, 0};
     expect_best(100000, 60, 60000, &size);
+}
+
+/* Two kinds of GPUs: which of them come first. */
+Test(search_brute, mixed_clusters)
+{
+    const struct problem_size size = {6, 1, 4, 12, 30, 100};
+    expect_best(200000, 60, 30000, &size);
 }
