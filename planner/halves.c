@@ -54,12 +54,14 @@ static const char *name_of(struct mcp_arena *arena, const struct mcp_half *half)
 static void add_half(struct mcp_text *text, const struct mcp_half *half, double together_s)
 {
     struct mcp_arena *arena = text->arena;
+    bool one = half->cluster.num_nodes == 1;
     mcp_text_add(text, "%s alone ", name_of(arena, half));
     if (!half->found) {
-        mcp_text_add(text, "have no plan that fits");
+        mcp_text_add(text, "%s no plan that fits", one ? "has" : "have");
         return;
     }
-    mcp_text_add(text, "take %s", mcp_show(arena, half->best.iteration_s, MCP_SECONDS));
+    mcp_text_add(text, "%s %s", one ? "takes" : "take",
+                 mcp_show(arena, half->best.iteration_s, MCP_SECONDS));
     if (together_s > 0)
         mcp_text_add(text, " (%+.1f %%)", 100 * (half->best.iteration_s / together_s - 1));
 }
