@@ -501,7 +501,10 @@ static void conclude(const struct mcp_search *search, struct mcp_search_record *
 {
     const struct mcp_tuple *best;
     record->proven_optimal = !search->stopped && isinf(search->open_ns);
-    if (record->proven_optimal || leaders(search, MCP_KEEPS_ALL, 1, &best) == 0)
+    if (record->proven_optimal)
+        return;
+    record->gap_frac = 1;
+    if (leaders(search, MCP_KEEPS_ALL, 1, &best) == 0)
         return;
     double best_ns = best->found.iteration_s * 1e9;
     record->gap_frac = fmax(0, 1 - search->open_ns / best_ns);

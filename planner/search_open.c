@@ -182,8 +182,8 @@ void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
             continue;
         mcp_choices_plan(&lot->choices, tuple->index, &plan);
         if (!survives(look, &plan, tuple)) {
-            if (tuple->state == MCP_TUPLE_REFUTED)
-                set_refuted(family, i);
+            if (tuple->state == MCP_TUPLE_REFUTED && order == 0)
+                set_refuted(family, i); /* and counted, for all orders */
             continue;
         }
         tuple->state = MCP_TUPLE_OPEN;

@@ -12,7 +12,8 @@
  *   zero_stage                  0 .. 3; 0 alone where nothing is replicated
  *   reshard_after_forward       on; with ZeRO-3 off too
  *   rank_order                  all orders of the four axes of which groups lie
- *                               otherwise on the links; the usual one first
+ *                               otherwise on the links; the usual one first; on a
+ *                               mixed cluster the first that has the pipeline last
  *   placement                   on a mixed cluster: its pools in every order
  *   sequence_parallel           off and on; off alone where tensor is 1
  *   context_parallel_kind       all; ring alone where context is 1

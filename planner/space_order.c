@@ -79,6 +79,18 @@ static bool has_orders(const struct mcp_question *question, const struct mcp_pla
            plane % plan->expert_parallel == 0;
 }
 
+/* Pools follow each other along the pipeline: an order that has it last, if any is allowed. */
+static int order_of_pools(int low, int high)
+{
+    enum mcp_axis order[4];
+    for (int i = low; i <= high; i++) {
+        mcp_rank_order(i, order);
+        if (order[3] == MCP_PIPELINE)
+            return i;
+    }
+    return low;
+}
+
 static void add_orders(struct mcp_arena *arena, const struct mcp_question *question,
                        const struct mcp_plan_space *space, struct mcp_choices *out)
 {
@@ -89,7 +101,7 @@ static void add_orders(struct mcp_arena *arena, const struct mcp_question *quest
     int high = asked->given ? asked->high : space->usual_order ? 0 : MCP_NUM_RANK_ORDERS - 1;
     struct mcp_values *orders = &out->rank_orders;
     *orders = (struct mcp_values){1, MCP_ARRAY(arena, high - low + 1, int)};
-    orders->items[0] = low;
+    orders->items[0] = question->cluster->next != NULL ? order_of_pools(low, high) : low;
     if (low == high || !has_orders(question, &plan))
         return;
     for (int i = low; i <= high; i++) {

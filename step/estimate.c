@@ -125,16 +125,20 @@ static void edges(const struct mcp_pricer *pricer, const struct mcp_plan *plan, 
     e->moved_once_ns[rank] += reduce;
 }
 
-/* The scalars every rank agrees on: the global norm, once a step. */
-static int64_t agreement_ns(const struct mcp_pricer *pricer, const struct mcp_plan *plan)
-{
-    const struct mcp_layer_spec step = {.kind = MCP_KIND_STEP};
-    return mcp_layer_step_price(pricer->pools[0].cache, plan, &step)->update.time_ns;
-}
-
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
+}
+
+/* The scalars every rank agrees on: the global norm, once a step; with the slowest. */
+static int64_t agreement_ns(const struct mcp_pricer *pricer, const struct mcp_plan *plan)
+{
+    const struct mcp_layer_spec step = {.kind = MCP_KIND_STEP};
+    int64_t slowest = 0;
+    for (int i = 0; i < pricer->num_pools; i++)
+        slowest = larger(slowest,
+                         mcp_layer_step_price(pricer->pools[i].cache, plan, &step)->update.time_ns);
+    return slowest;
 }
 
 static void fixed_parts(const struct mcp_pricer *pricer, const struct mcp_plan *plan,

@@ -21,6 +21,17 @@ static bool chance(uint64_t *state, int percent)
     return between(state, 1, 100) <= percent;
 }
 
+/* Mostly 2^n, which many degrees divide, or three times that; else any number. */
+static int draw_count(uint64_t *dice, int most)
+{
+    int value = chance(dice, 20) ? 3 : 1;
+    if (chance(dice, 30))
+        return between(dice, 1, most);
+    while (value * 2 <= most && chance(dice, 80))
+        value *= 2;
+    return value <= most ? value : 1;
+}
+
 /* Nodes of any number of GPUs; links slow enough to matter to tiny models. */
 static void draw_pool(struct mcp_arena *arena, uint64_t *dice, const struct problem_size *size,
                       struct mcp_cluster *pool)
@@ -29,8 +40,8 @@ static void draw_pool(struct mcp_arena *arena, uint64_t *dice, const struct prob
     struct mcp_error err;
     enum mcp_status status = mcp_cluster_load(arena, names[between(dice, 0, 2)], pool, &err);
     int last = pool->num_tiers - 1;
-    pool->num_nodes = between(dice, 1, size->most_nodes);
-    pool->gpus_per_node = between(dice, 1, size->most_gpus);
+    pool->num_nodes = draw_count(dice, size->most_nodes);
+    pool->gpus_per_node = draw_count(dice, size->most_gpus);
     pool->tiers[0].ranks = pool->tiers[0].full_ranks = pool->gpus_per_node;
     pool->tiers[last].ranks = pool->num_nodes * pool->gpus_per_node;
     for (int tier = 0; tier <= last; tier++)
@@ -38,15 +49,21 @@ static void draw_pool(struct mcp_arena *arena, uint64_t *dice, const struct prob
     assert(status == MCP_OK && mcp_cluster_check(pool, &err) == MCP_OK);
 }
 
-/* From far too little for the model to more than enough. */
+/* From far too little for the model to more than enough: percent of what its parameters
+ * and the activations of one sequence need when spread over all GPUs. */
 static void draw_memory(uint64_t *dice, const struct mcp_question *question,
                         struct mcp_cluster *pool)
 {
     static const int percent[] = {50, 80, 100, 130, 160, 200, 250, 300, 400, 600, 1000, 10000};
-    struct mcp_parameters parameters = mcp_model_parameters(question->model);
-    int gpus = mcp_cluster_gpus(question->cluster);
-    double share = (double)mcp_parameters_total(&parameters) / gpus * 18;
-    double need = share / 100 * percent[between(dice, 0, (int)MCP_COUNT_OF(percent) - 1)] *
+    const struct mcp_model *model = question->model;
+    struct mcp_parameters parameters = mcp_model_parameters(model);
+    double tokens = (double)question->job->sequence_length,
+           gpus = mcp_cluster_gpus(question->cluster);
+    double state = (double)mcp_parameters_total(&parameters) * 18 / gpus;
+    double kept = tokens * model->hidden_size * 34.0 * model->num_layers / gpus;
+    double working = tokens * (model->hidden_size * 40.0 + model->vocab_size * 8.0);
+    double need = (state + kept + working) / 100 *
+                  percent[between(dice, 0, (int)MCP_COUNT_OF(percent) - 1)] *
                   (1 + question->stack->fragmentation_frac);
     pool->gpu.memory_bytes = (int64_t)(((double)question->stack->reserve_bytes + need) /
                                        question->job->memory_limit_frac);
@@ -109,15 +126,6 @@ static void draw_space(uint64_t *dice, const struct problem_size *size,
     }
 }
 
-/* 2^n, or three times that. */
-static int draw_round(uint64_t *dice, int most)
-{
-    int value = chance(dice, 30) ? 3 : 1;
-    while (value * 2 <= most && chance(dice, 80))
-        value *= 2;
-    return value <= most ? value : 1;
-}
-
 void random_problem_draw(struct mcp_arena *arena, uint64_t seed, const struct problem_size *size,
                          struct random_problem *out)
 {
@@ -132,9 +140,7 @@ void random_problem_draw(struct mcp_arena *arena, uint64_t seed, const struct pr
         draw_pool(arena, dice, size, &out->other);
         drawn->cluster.next = &out->other;
     }
-    drawn->job.global_batch_size = between(dice, 1, size->most_sequences);
-    if (chance(dice, 60)) /* what many degrees divide */
-        drawn->job.global_batch_size = draw_round(dice, size->most_sequences);
+    drawn->job.global_batch_size = draw_count(dice, size->most_sequences);
     if (chance(dice, 20))
         drawn->job.sequence_length = between(dice, 1, 700);
     draw_memory(dice, &drawn->question, &drawn->cluster);
