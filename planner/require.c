@@ -442,15 +442,37 @@ static bool recompute_holds(const struct mcp_requirement *requirement, const str
     return true;
 }
 
+/* Known before layers are split. */
+static bool is_early(const struct mcp_requirement *r)
+{
+    return r->name == MCP_REQUIRE_NUM_MICROBATCHES ||
+           (is_knob(r->name) && (int)r->name != MCP_KNOB_RECOMPUTE);
+}
+
 const struct mcp_requirement *mcp_require_broken(const struct mcp_requirements *requirements,
                                                  const struct mcp_question *question,
                                                  const struct mcp_plan *plan)
 {
     for (int i = 0; i < requirements->count; i++) {
         const struct mcp_requirement *r = &requirements->items[i];
-        bool early = r->name == MCP_REQUIRE_NUM_MICROBATCHES ||
-                     (is_knob(r->name) && (int)r->name != MCP_KNOB_RECOMPUTE);
-        if (early && !mcp_requirement_holds(r, mcp_require_value(question, r->name, plan, NULL)))
+        if (is_early(r) &&
+            !mcp_requirement_holds(r, mcp_require_value(question, r->name, plan, NULL)))
+            return r;
+    }
+    return NULL;
+}
+
+const struct mcp_requirement *mcp_require_broken_family(const struct mcp_requirements *requirements,
+                                                        const struct mcp_question *question,
+                                                        const struct mcp_plan *plan)
+{
+    for (int i = 0; i < requirements->count; i++) {
+        const struct mcp_requirement *r = &requirements->items[i];
+        int knob = (int)r->name;
+        bool own =
+            knob == MCP_KNOB_ZERO_STAGE || knob == MCP_KNOB_RESHARD || knob == MCP_KNOB_RANK_ORDER;
+        if (is_early(r) && !own &&
+            !mcp_requirement_holds(r, mcp_require_value(question, r->name, plan, NULL)))
             return r;
     }
     return NULL;

@@ -75,6 +75,10 @@ bool mcp_requirement_holds(const struct mcp_requirement *requirement, double val
 const struct mcp_requirement *mcp_require_broken(const struct mcp_requirements *requirements,
                                                  const struct mcp_question *question,
                                                  const struct mcp_plan *plan);
+/* The same of all plans that differ from it in ZeRO, placement and rank order alone. */
+const struct mcp_requirement *mcp_require_broken_family(const struct mcp_requirements *requirements,
+                                                        const struct mcp_question *question,
+                                                        const struct mcp_plan *plan);
 /* The same of a priced plan: all requirements. */
 const struct mcp_requirement *mcp_require_broken_priced(const struct mcp_requirements *requirements,
                                                         const struct mcp_question *question,
