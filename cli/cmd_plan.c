@@ -61,14 +61,16 @@ static const char *say_rule(struct mcp_arena *arena, const struct mcp_plan_view 
                       mcp_show_integer(arena, record->candidates));
 }
 
-/* The plan that needs the least memory of all. */
-static struct mcp_plan smallest(struct mcp_arena *arena, const struct mcp_plan_view *view,
-                                struct mcp_search_options options)
+/* The plan that needs the least memory of all; false: ctrl-C came before there was one. */
+static bool find_smallest(struct mcp_arena *arena, struct mcp_plan_view *view,
+                          struct mcp_search_options options)
 {
     struct mcp_answer answer;
     options.smallest = true;
     mcp_search(arena, view->question, view->space, &options, &answer);
-    return answer.smallest.plan;
+    view->plan = answer.smallest.plan;
+    view->has_plan = answer.has_smallest;
+    return answer.has_smallest;
 }
 
 /* Other questions; not again a number of devices that is among the changes. */
@@ -153,22 +155,26 @@ static void explain_required(struct mcp_context *ctx, const struct mcp_search_op
     drop_requirements(ctx, options, view);
 }
 
+static enum mcp_status interrupted(struct mcp_context *ctx)
+{
+    return mcp_fail(&ctx->err, MCP_RUN_FAILURE,
+                    "interrupted before a plan was found that fits; whether one does is not known");
+}
+
 /* Nothing fits: the closest plan, and what stands against it. */
 static enum mcp_status explain(struct mcp_context *ctx, const struct mcp_search_options *options,
                                struct mcp_plan_view *view)
 {
-    const struct mcp_answer *answer = view->answer;
     if (view->stopped)
-        return mcp_fail(&ctx->err, MCP_RUN_FAILURE,
-                        "interrupted before a plan was found that fits");
+        return interrupted(ctx);
     if (view->chosen) {
         explain_required(ctx, options, view);
         return MCP_OK;
     }
-    const char *rule = mcp_binding_rule(&answer->record);
+    const char *rule = mcp_binding_rule(&view->answer->record);
     if (rule == mcp_rule_memory) {
-        view->plan = smallest(ctx->arena, view, *options);
-        view->has_plan = true;
+        if (!find_smallest(ctx->arena, view, *options))
+            return interrupted(ctx);
         predict(ctx->arena, view);
         refuse(&view->refusals, rule, say_memory(ctx->arena, view));
     } else if (rule == mcp_rule_batch || rule == mcp_rule_pipeline) {
@@ -232,6 +238,13 @@ static enum mcp_status read_requirements(struct mcp_context *ctx, const struct m
     return MCP_OK;
 }
 
+/* `options` hold the watch; once the answer is known it is for what is said beside it. */
+static void look_aside(const struct mcp_search_options *options, const char *what)
+{
+    if (options->progress)
+        mcp_plan_watch_aside(options->progress_context, what);
+}
+
 /* Are all pools of a mixed cluster together better than one alone? */
 static void compare_halves(struct mcp_context *ctx, const struct mcp_search_options *options,
                            struct mcp_plan_view *view)
@@ -240,6 +253,8 @@ static void compare_halves(struct mcp_context *ctx, const struct mcp_search_opti
     if (view->predicts || view->chosen || view->stopped)
         return;
     mcp_halves(ctx->arena, view->question, view->space, options, &halves);
+    if (mcp_plan_watch_stopped())
+        return;
     view->halves =
         mcp_halves_text(ctx->arena, &halves, view->answer->count > 0 ? view->prediction : NULL);
 }
@@ -263,7 +278,8 @@ static enum mcp_status search(struct mcp_context *ctx, const struct mcp_search_o
     } else {
         mcp_search(ctx->arena, view->question, space, options, answer);
     }
-    view->stopped = mcp_plan_watch_stopped();
+    view->stopped = mcp_plan_watch_stopped() && !answer->record.proven_optimal;
+    look_aside(options, "looking for what would change that");
     if (answer->count == 0) {
         compare_halves(ctx, options, view);
         return explain(ctx, options, view);
@@ -375,13 +391,24 @@ static enum mcp_status add_explanations(struct mcp_context *ctx, const struct mc
         mcp_memory_steps(ctx->arena, view->question, &view->plan, steps);
         view->memory_steps = steps;
     }
-    if (args->sensitivity && view->answer->count > 0 && !view->stopped) {
+    if (args->sensitivity && view->answer->count > 0 && !mcp_plan_watch_stopped()) {
         struct mcp_what_if *what_ifs = MCP_ARRAY(ctx->arena, MCP_NUM_WHAT_IFS, struct mcp_what_if);
         mcp_what_ifs(ctx->arena, view->question, view->space, options, &view->answer->found[0],
                      what_ifs);
-        view->what_ifs = what_ifs;
+        view->what_ifs = mcp_plan_watch_stopped() ? NULL : what_ifs;
     }
     return MCP_OK;
+}
+
+/* What ctrl-C cost the answer. */
+static void note_interrupted(const struct mcp_plan_args *args, const struct mcp_plan_view *view)
+{
+    if (view->stopped)
+        mcp_note("interrupted: this is the best plan found so far, which is not proven");
+    else if (view->interrupted && view->refusals.count > 0)
+        mcp_note("interrupted: changes nearer than these may not have been looked at");
+    if (view->interrupted && args->sensitivity && view->answer->count > 0)
+        mcp_note("interrupted: --sensitivity is left out");
 }
 
 /* A refused question is answered too, but leaves no file. */
@@ -432,9 +459,9 @@ enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
     view.uniform = options.uniform || options.objective == MCP_OBJECTIVE_MEMORY;
     mcp_plan_watch_begin(&watch, &options);
     enum mcp_status status = answer(ctx, &args, &options, &view);
+    view.interrupted = mcp_plan_watch_stopped();
     mcp_plan_watch_end(&watch);
     MCP_TRY(status);
-    if (view.stopped)
-        mcp_note("interrupted: this is the best plan found so far, which is not proven");
+    note_interrupted(&args, &view);
     return show(ctx, &args, &view);
 }

@@ -16,13 +16,6 @@ static int cells_of(const struct mcp_style *style, int beside)
     return cells > MOST_CELLS ? MOST_CELLS : cells < LEAST_CELLS ? LEAST_CELLS : cells;
 }
 
-static void write_point(struct mcp_text *out, const struct mcp_style *style, const char *text)
-{
-    mcp_text_add(out, "  - ");
-    mcp_wrap(out, text, style->width - 4, 4);
-    mcp_text_add(out, "\n");
-}
-
 /* Waterfalls: from one plan's time to another's, kind by kind */
 
 struct fall {
@@ -190,12 +183,13 @@ static void write_rival(struct mcp_text *out, const struct mcp_style *style,
              2);
     mcp_text_add(out, "\n");
     for (int i = 0; i < rival->refusals.count; i++)
-        write_point(out, style,
-                    mcp_paint(arena, style, MCP_RED,
-                              mcp_format(arena, "refused: %s (%s)", rival->refusals.items[i].text,
-                                         rival->refusals.items[i].rule)));
+        mcp_plan_point(
+            out, style,
+            mcp_paint(arena, style, MCP_RED,
+                      mcp_format(arena, "refused: %s (%s)", rival->refusals.items[i].text,
+                                 rival->refusals.items[i].rule)));
     if (rival->made_for)
-        write_point(out, style, mcp_format(arena, "made for %s", rival->made_for));
+        mcp_plan_point(out, style, mcp_format(arena, "made for %s", rival->made_for));
     if (!rival->priced || !view->priced)
         return;
     write_verdict(out, style, view->prediction, &rival->prediction);
@@ -270,7 +264,7 @@ void mcp_plan_what_ifs_text(struct mcp_text *out, const struct mcp_style *style,
 
 /* Memory, step by step */
 
-enum { STEP_NAME = 23, STEP_BESIDE = 2 + STEP_NAME + 34 };
+enum { NUM_RECOMPUTE_STEPS = 3, STEP_NAME = 23, STEP_BESIDE = 2 + STEP_NAME + 34 };
 static const char *const step_texts[MCP_NUM_MEMORY_STEPS] = {
     "no recompute",       "+ selective recompute", "+ full recompute",
     "+ ZeRO 1 optimizer", "+ ZeRO 2 gradients",    "+ ZeRO 3 weights",
@@ -342,7 +336,10 @@ void mcp_plan_memory_steps_text(struct mcp_text *out, const struct mcp_style *st
         return;
     mcp_heading(out, style, "What saves memory here, each on top of those above");
     write_limit(out, style, (double)view->prediction->memory_limit_bytes, fullest(view));
-    for (int i = 0; i < MCP_NUM_MEMORY_STEPS; i++)
+    bool alone = view->plan.data_parallel * view->plan.context_parallel == 1;
+    for (int i = 0; i < (alone ? NUM_RECOMPUTE_STEPS : MCP_NUM_MEMORY_STEPS); i++)
         write_memory_step(out, style, i, &view->memory_steps[i], fullest(view));
+    if (alone)
+        mcp_text_add(out, "  ZeRO saves nothing here: no two ranks hold the same weights\n");
     write_fills(out, style, view);
 }

@@ -67,6 +67,20 @@ static void put_runner_up(struct mcp_arena *arena, const struct mcp_plan_view *v
                    mcp_json_set_object(object, "difference"));
 }
 
+/* What the article's rules cost or save: the best that each alone refuses. */
+static void put_rules(struct mcp_arena *arena, const struct mcp_plan_view *view,
+                      struct mcp_json *list)
+{
+    const char *const rules[2] = {mcp_rule_pipeline, mcp_rule_batch};
+    for (int i = 0; i < 2; i++) {
+        if (!view->answer->has_beyond[i])
+            continue;
+        struct mcp_json *row = mcp_json_add_object(list);
+        mcp_json_set_string(row, "rule", rules[i]);
+        put_found(arena, &view->answer->beyond[i], mcp_json_set_object(row, "best_refused"));
+    }
+}
+
 static void put_search(struct mcp_arena *arena, const struct mcp_plan_view *view,
                        struct mcp_json *object)
 {
@@ -81,12 +95,17 @@ static void put_search(struct mcp_arena *arena, const struct mcp_plan_view *view
     struct mcp_json *refused = mcp_json_set_object(object, "refused");
     for (int i = 0; i < record->num_refused; i++)
         mcp_json_set_int(refused, record->refused[i].rule, record->refused[i].count);
+    struct mcp_json *refuted = mcp_json_set_object(object, "refuted");
+    for (int i = 0; i < record->num_refuted; i++)
+        mcp_json_set_int(refuted, record->refuted[i].rule, record->refuted[i].count);
     mcp_json_set_int(object, "bounded", record->bounded);
     mcp_json_set_int(object, "priced", record->priced);
     mcp_json_set_int(object, "fitting", record->fitting);
     mcp_json_set_int(object, "milps", record->milps);
     mcp_json_set_bool(object, "proven_optimal", record->proven_optimal);
     mcp_json_set_double(object, "gap_frac", record->gap_frac);
+    mcp_json_set_bool(object, "interrupted", view->interrupted);
+    put_rules(arena, view, mcp_json_set_array(object, "rules"));
     struct mcp_json *others = mcp_json_set_array(object, "runners_up");
     for (int i = 1; i < view->answer->count; i++)
         put_runner_up(arena, view, i, mcp_json_add_object(others));

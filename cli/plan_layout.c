@@ -4,6 +4,8 @@
 #include "core/mesh.h"
 #include "core/units.h"
 
+#include <string.h>
+
 enum { MOST_NODE_ROWS = 8, MOST_CELLS = 16, MOST_STAGE_ROWS = 10, LABEL = 15 };
 
 /* Words */
@@ -123,20 +125,24 @@ static bool same_group(struct mcp_coordinate a, struct mcp_coordinate b)
     return a.context == b.context && a.data == b.data && a.pipeline == b.pipeline;
 }
 
-/* A GPU's number is its stage, or its replica where there is one stage; bars
- * stand between tensor groups. Wide nodes: "8 x [0 x 8]". */
+static int digits(int number)
+{
+    int count = 1;
+    for (; number > 9; number /= 10)
+        count++;
+    return count;
+}
+
+/* A device's number is its stage; bars stand between tensor groups. */
 static const char *draw_node(struct mcp_arena *arena, const struct mcp_plan *plan, int first,
                              int ranks)
 {
     struct mcp_text text = mcp_text_new(arena);
+    int width = digits(plan->pipeline_parallel - 1);
     for (int rank = first; rank < first + ranks; rank++) {
         struct mcp_coordinate at = mcp_mesh_coordinate(plan, rank);
         bool begins = rank == first || !same_group(at, mcp_mesh_coordinate(plan, rank - 1));
-        mcp_text_add(&text, "%s%d",
-                     rank == first ? "["
-                     : begins      ? "|"
-                                   : " ",
-                     plan->pipeline_parallel > 1 ? at.pipeline : at.data);
+        mcp_text_add(&text, "%s%*d", rank == first ? "[" : begins ? "|" : " ", width, at.pipeline);
     }
     mcp_text_add(&text, "]");
     return text.data;
@@ -194,20 +200,74 @@ static int pool_rows(struct mcp_arena *arena, const struct mcp_plan *plan,
     return count;
 }
 
-static void write_node_row(struct mcp_text *out, const struct mcp_plan *plan,
-                           const struct node_row *row, bool drawn)
+/* The map: rows of nodes that look alike. */
+struct map {
+    const struct mcp_plan *plan;
+    struct node_row *rows;
+    int count;
+    bool drawn; /* nodes are narrow enough */
+    int cells;  /* columns of the widest drawing */
+};
+
+static void write_node_row(struct mcp_text *out, const struct map *map, const struct node_row *row)
 {
     struct mcp_arena *arena = out->arena;
+    const struct mcp_plan *plan = map->plan;
+    const char *stages = span(arena, "stage", "stages", row->from.pipeline, row->to.pipeline);
+    const char *replicas = span(arena, "replica", "replicas", row->from.data, row->to.data);
+    int most = digits(plan->pipeline_parallel - 1);
+    most = map->rows[0].from.pipeline < map->rows[0].to.pipeline ? 8 + 2 * most : 7 + most;
     mcp_text_add(out, "  %-*s  ", LABEL, span(arena, "node", "nodes", row->first, row->last));
-    if (drawn)
-        mcp_text_add(out, "%s  ", row->cells);
-    mcp_text_add(out, "%s", span(arena, "stage", "stages", row->from.pipeline, row->to.pipeline));
+    if (map->drawn)
+        mcp_text_add(out, "%-*s  ", map->cells, row->cells);
+    bool more = plan->data_parallel > 1 || plan->context_parallel > 1;
+    mcp_text_add(out, "%-*s", more ? most : 0, stages);
     if (plan->data_parallel > 1)
-        mcp_text_add(out, ", %s", span(arena, "replica", "replicas", row->from.data, row->to.data));
+        mcp_text_add(out, "  %s", replicas);
     if (plan->context_parallel > 1)
-        mcp_text_add(out, ", %s",
+        mcp_text_add(out, "%s %s", plan->data_parallel > 1 ? "," : " ",
                      span(arena, "context", "context", row->from.context, row->to.context));
     mcp_text_add(out, "\n");
+}
+
+static struct map map_of(struct mcp_arena *arena, const struct mcp_plan *plan,
+                         const struct mcp_cluster *cluster)
+{
+    struct map map = {.plan = plan, .drawn = true};
+    int nodes = 0;
+    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++) {
+        nodes += mcp_cluster_pool(cluster, i)->num_nodes;
+        map.drawn = map.drawn && mcp_cluster_pool(cluster, i)->gpus_per_node <= MOST_CELLS;
+    }
+    map.rows = MCP_ARRAY(arena, nodes, struct node_row);
+    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++)
+        map.count = pool_rows(arena, plan, mcp_cluster_pool(cluster, i), map.rows, map.count);
+    for (int i = 0; i < map.count; i++)
+        map.cells = larger(map.cells, (int)strlen(map.rows[i].cells));
+    return map;
+}
+
+static void write_map(struct mcp_text *out, const struct mcp_style *style,
+                      const struct mcp_plan_view *view)
+{
+    struct mcp_arena *arena = out->arena;
+    const struct map map = map_of(arena, &view->plan, view->question->cluster);
+    bool parted = false;
+    for (int i = 0; i < map.count; i++)
+        parted = parted || strchr(map.rows[i].cells, '|') != NULL;
+    for (int i = 0; i < map.count; i++) {
+        if (map.count > MOST_NODE_ROWS && i == MOST_NODE_ROWS - 2) {
+            mcp_text_add(out, "  ...\n");
+            i = map.count - 1;
+        }
+        write_node_row(out, &map, &map.rows[i]);
+    }
+    if (map.drawn && mcp_plan_world(map.plan) > 1)
+        mcp_text_add(out, "  %-*s  %s\n", LABEL, "",
+                     mcp_paint(arena, style, MCP_DIM,
+                               mcp_format(arena, "each number is the stage of a %s%s",
+                                          mcp_plan_device(view->question),
+                                          parted ? "; | between tensor groups" : "")));
 }
 
 /* Stages: layers and recompute, where they differ from stage to stage */
@@ -272,21 +332,5 @@ void mcp_plan_layout_text(struct mcp_text *out, const struct mcp_style *style,
     mcp_text_add(out, "\n\n");
     if (plan->chunks && plan->pipeline_parallel > 1)
         write_stages(out, plan);
-    const struct mcp_cluster *cluster = view->question->cluster;
-    int count = 0, nodes = 0;
-    bool drawn = true;
-    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++) {
-        nodes += mcp_cluster_pool(cluster, i)->num_nodes;
-        drawn = drawn && mcp_cluster_pool(cluster, i)->gpus_per_node <= MOST_CELLS;
-    }
-    struct node_row *rows = MCP_ARRAY(arena, nodes, struct node_row);
-    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++)
-        count = pool_rows(arena, plan, mcp_cluster_pool(cluster, i), rows, count);
-    for (int i = 0; i < count; i++) {
-        if (count > MOST_NODE_ROWS && i == MOST_NODE_ROWS - 2) {
-            mcp_text_add(out, "  ...\n");
-            i = count - 1;
-        }
-        write_node_row(out, plan, &rows[i], drawn);
-    }
+    write_map(out, style, view);
 }

@@ -3,7 +3,6 @@
 
 #include "core/units.h"
 #include "reports/bars.h"
-#include "reports/table.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,11 +38,6 @@ static int bar_cells(const struct mcp_style *style)
 static const char *plus_minus(const struct mcp_style *style)
 {
     return style->unicode ? "±" : "+-";
-}
-
-static const char *signed_percent(struct mcp_arena *arena, double frac)
-{
-    return mcp_format(arena, "%+.1f %%", 100 * frac);
 }
 
 /* "64 x h100-sxm-80gb, 8 nodes of 8", pool by pool. */
@@ -111,6 +105,21 @@ static const char *verdict(struct mcp_arena *arena, const struct mcp_style *styl
                                 mcp_plan_gib(arena, missing)));
 }
 
+/* In how far nothing better exists. */
+static void write_proof(struct mcp_text *out, const struct mcp_style *style,
+                        const struct mcp_plan_view *view)
+{
+    bool proven = view->answer->record.proven_optimal;
+    if (view->predicts || view->answer->count == 0)
+        return;
+    mcp_text_add(out, "  ");
+    mcp_wrap(out,
+             mcp_paint(out->arena, style, proven ? MCP_GREEN : MCP_YELLOW,
+                       mcp_plan_proof_text(out->arena, view)),
+             style->width - 2, 2);
+    mcp_text_add(out, "\n");
+}
+
 static void write_headline(struct mcp_text *out, const struct mcp_style *style,
                            const struct mcp_plan_view *view)
 {
@@ -127,6 +136,7 @@ static void write_headline(struct mcp_text *out, const struct mcp_style *style,
                         verdict(arena, style, p)),
              style->width - 2, 2);
     mcp_text_add(out, "\n");
+    write_proof(out, style, view);
 }
 
 /* Time */
@@ -238,219 +248,11 @@ static void write_memory(struct mcp_text *out, const struct mcp_style *style,
     mcp_stacked_legend(out, style, parts, NUM_PARTS, (double)p->memory_limit_bytes);
 }
 
-/* Alternatives */
-
-/* The kind of time of which `other` has most more than `best`, `but` left out; -1
- * when there is none. */
-static int worst_cost(const struct mcp_prediction *best, const struct mcp_prediction *other,
-                      int but, double *seconds)
-{
-    int worst = -1;
-    *seconds = 0.002 * best->iteration_s;
-    for (int cost = 0; cost < MCP_NUM_COSTS; cost++) {
-        double more = other->cost_s[cost] - best->cost_s[cost];
-        if (cost != but && more > *seconds) {
-            worst = cost;
-            *seconds = more;
-        }
-    }
-    return worst;
-}
-
-static const char *losses(struct mcp_arena *arena, enum mcp_objective objective,
-                          const struct mcp_prediction *best, const struct mcp_prediction *other)
-{
-    if (objective == MCP_OBJECTIVE_MEMORY)
-        return mcp_format(arena, "memory +%s",
-                          mcp_plan_gib(arena, other->peak_memory_bytes - best->peak_memory_bytes));
-    double most, next;
-    int first = worst_cost(best, other, -1, &most);
-    int second = worst_cost(best, other, first, &next);
-    if (first < 0)
-        return "next to nothing";
-    const char *text =
-        mcp_format(arena, "%s +%s", mcp_cost_names[first], mcp_show(arena, most, MCP_SECONDS));
-    if (second < 0)
-        return text;
-    return mcp_format(arena, "%s, %s +%s", text, mcp_cost_names[second],
-                      mcp_show(arena, next, MCP_SECONDS));
-}
-
-/* Degrees and choices in cells of their own, or where the page is narrow in one. */
-enum { WIDE = 100, NUM_WIDE = 13, NUM_NARROW = 5 };
-
-static void add_alternative(struct mcp_table *table, struct mcp_arena *arena,
-                            const struct mcp_plan *plan, bool wide)
-{
-    struct mcp_text narrow = mcp_text_new(arena);
-    const struct {
-        const char *letter;
-        int value, usual;
-    } cells[] = {
-        {"t", plan->tensor_parallel, 1},   {"c", plan->context_parallel, 1},
-        {"p", plan->pipeline_parallel, 1}, {"d", plan->data_parallel, 1},
-        {"e", plan->expert_parallel, 1},   {"v", plan->virtual_stages, 1},
-        {"b", plan->microbatch_size, 0},   {"z", plan->zero_stage, 0},
-    };
-    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
-        if (wide)
-            mcp_table_cell(table, "%d", cells[i].value);
-        else if (cells[i].value != cells[i].usual)
-            mcp_text_add(&narrow, "%s%s%d", narrow.length > 0 ? " " : "", cells[i].letter,
-                         cells[i].value);
-    }
-    const char *recompute = mcp_plan_recompute_text(arena, plan);
-    if (wide)
-        mcp_table_cell(table, "%s", recompute);
-    else
-        mcp_table_cell(table, "%s%s%s", narrow.data, mcp_same(recompute, "none") ? "" : ", ",
-                       mcp_same(recompute, "none") ? "" : recompute);
-}
-
-static struct mcp_table *alternatives_table(struct mcp_arena *arena, bool wide)
-{
-    static const struct mcp_column wide_columns[NUM_WIDE] = {
-        {"TP", "", MCP_RIGHT},        {"CP", "", MCP_RIGHT},   {"PP", "", MCP_RIGHT},
-        {"DP", "", MCP_RIGHT},        {"EP", "", MCP_RIGHT},   {"VP", "", MCP_RIGHT},
-        {"micro", "", MCP_RIGHT},     {"ZeRO", "", MCP_RIGHT}, {"recompute", "", MCP_LEFT},
-        {"iteration", "", MCP_RIGHT}, {"", "", MCP_RIGHT},     {"peak", "", MCP_RIGHT},
-        {"loses by", "", MCP_LEFT},
-    };
-    static const struct mcp_column narrow_columns[NUM_NARROW] = {
-        {"layout", "", MCP_LEFT}, {"iteration", "", MCP_RIGHT}, {"", "", MCP_RIGHT},
-        {"peak", "", MCP_RIGHT},  {"loses by", "", MCP_LEFT},
-    };
-    return wide ? mcp_table_new(arena, wide_columns, NUM_WIDE)
-                : mcp_table_new(arena, narrow_columns, NUM_NARROW);
-}
-
-static void write_alternatives(struct mcp_text *out, const struct mcp_style *style,
-                               const struct mcp_plan_view *view)
-{
-    struct mcp_arena *arena = out->arena;
-    bool wide = style->width >= WIDE;
-    struct mcp_table *table = alternatives_table(arena, wide);
-    const struct mcp_prediction *best = view->prediction;
-    for (int i = 0; i < view->answer->count; i++) {
-        const struct mcp_prediction *p = &view->predictions[i];
-        const struct mcp_plan *plan = &view->answer->found[i].plan;
-        double frac = p->iteration_s / best->iteration_s - 1;
-        add_alternative(table, arena, plan, wide);
-        mcp_table_cell(table, "%s", mcp_show(arena, p->iteration_s, MCP_SECONDS));
-        mcp_table_cell(table, "%s", i == 0 ? "best" : signed_percent(arena, frac));
-        mcp_table_cell(table, "%s", mcp_plan_gib(arena, p->peak_memory_bytes));
-        mcp_table_cell(table, "%s", i == 0 ? "" : losses(arena, view->objective, best, p));
-        if (i == 0)
-            mcp_table_paint_row(table, MCP_BOLD);
-    }
-    mcp_heading(out, style, "The best of other layouts");
-    mcp_table_write(table, MCP_SKIN_TERMINAL, style, out);
-}
-
-/* Search */
-
-static void write_point(struct mcp_text *out, const struct mcp_style *style, const char *text)
+void mcp_plan_point(struct mcp_text *out, const struct mcp_style *style, const char *text)
 {
     mcp_text_add(out, "  - ");
     mcp_wrap(out, text, style->width - 4, 4);
     mcp_text_add(out, "\n");
-}
-
-/* What keeping one of the article's rules costs here, in what is minimised. */
-static void write_rule_price(struct mcp_text *out, const struct mcp_style *style,
-                             const struct mcp_plan_view *view, int index, const char *rule)
-{
-    struct mcp_arena *arena = out->arena;
-    const struct mcp_found *beyond = &view->answer->beyond[index];
-    if (!view->answer->has_beyond[index] || view->answer->count == 0)
-        return;
-    const struct mcp_found *best = &view->answer->found[0];
-    bool memory = view->objective == MCP_OBJECTIVE_MEMORY;
-    double frac = memory ? (double)beyond->peak_memory_bytes / (double)best->peak_memory_bytes - 1
-                         : beyond->iteration_s / best->iteration_s - 1;
-    const char *plan = mcp_plan_degrees_text(arena, &beyond->plan);
-    const char *value = memory ? mcp_plan_gib(arena, beyond->peak_memory_bytes)
-                               : mcp_show(arena, beyond->iteration_s, MCP_SECONDS);
-    if (frac < 0)
-        write_point(out, style,
-                    mcp_format(arena, "--%s-rule off would save %.1f %%: %s takes %s", rule,
-                               -100 * frac, plan, value));
-    else
-        write_point(out, style,
-                    mcp_format(arena,
-                               "the %s rule costs nothing: the best it refuses, %s, takes "
-                               "%s (%s)",
-                               rule, plan, value, signed_percent(arena, frac)));
-}
-
-static void write_refused(struct mcp_text *out, const struct mcp_style *style,
-                          const struct mcp_search_record *record)
-{
-    static const struct mcp_column columns[] = {
-        {"refused by", "", MCP_LEFT}, {"candidates", "", MCP_RIGHT}, {"share", "", MCP_RIGHT}};
-    struct mcp_table *table = mcp_table_new(out->arena, columns, 3);
-    for (int i = 0; i < record->num_refused; i++) {
-        double count = (double)record->refused[i].count;
-        mcp_table_cell(table, "%s", record->refused[i].rule);
-        mcp_table_cell(table, "%s", mcp_show_integer(out->arena, record->refused[i].count));
-        mcp_table_cell(table, "%.1f %%", 100 * count / (double)record->candidates);
-    }
-    if (record->num_refused > 0)
-        mcp_table_write(table, MCP_SKIN_TERMINAL, style, out);
-}
-
-/* In how far nothing better exists, and among what. */
-static const char *proof_text(struct mcp_arena *arena, const struct mcp_plan_view *view)
-{
-    const struct mcp_search_record *record = &view->answer->record;
-    const char *why = view->stopped ? "interrupted, so not proven best" : "not proven best";
-    if (!record->proven_optimal && record->gap_frac < 0.99)
-        return mcp_format(arena, "%s: a plan that was not looked at could be up to %.1f %% faster",
-                          why, 100 * record->gap_frac);
-    if (!record->proven_optimal)
-        return mcp_format(arena, "%s, and how much faster another could be is not known", why);
-    if (view->uniform)
-        return "proven best over uniform stages: layers spread evenly, all with one recompute; "
-               "uneven ones were not looked at";
-    return mcp_format(arena,
-                      "proven best of all candidates%s and their splits: every cut into stages and "
-                      "every recompute of every layer; with virtual stages, chunks that differ by "
-                      "a layer at most, and recompute by rank",
-                      view->chosen ? " that meet what is required" : "");
-}
-
-static const char *looked_text(struct mcp_arena *arena, const struct mcp_plan_view *view)
-{
-    const struct mcp_search_record *record = &view->answer->record;
-    struct mcp_text text = mcp_text_new(arena);
-    mcp_text_add(&text,
-                 "%s candidates, which are plans but for their split into stages: %s cannot win, "
-                 "however they are split; of %s a plan was found that fits; %s plan%s priced in "
-                 "full",
-                 mcp_show_integer(arena, record->candidates),
-                 mcp_show_integer(arena, record->bounded), mcp_show_integer(arena, record->fitting),
-                 mcp_show_integer(arena, record->priced), record->priced == 1 ? "" : "s");
-    if (record->milps > 0)
-        mcp_text_add(&text, "; %s integer programme%s", mcp_show_integer(arena, record->milps),
-                     record->milps == 1 ? "" : "s");
-    for (int i = 0; i < record->num_refuted; i++)
-        mcp_text_add(&text, "%s%s %s", i == 0 ? "; refused before pricing, by " : ", ",
-                     record->refuted[i].rule, mcp_show_integer(arena, record->refuted[i].count));
-    return text.data;
-}
-
-static void write_search(struct mcp_text *out, const struct mcp_style *style,
-                         const struct mcp_plan_view *view)
-{
-    struct mcp_arena *arena = out->arena;
-    const struct mcp_search_record *record = &view->answer->record;
-    mcp_heading(out, style, "What was looked at");
-    write_refused(out, style, record);
-    write_point(out, style, looked_text(arena, view));
-    if (view->answer->count > 0)
-        write_point(out, style, proof_text(arena, view));
-    write_rule_price(out, style, view, 0, "pipeline");
-    write_rule_price(out, style, view, 1, "batch");
 }
 
 /* What it rests on */
@@ -463,18 +265,19 @@ static void write_assumptions(struct mcp_text *out, const struct mcp_style *styl
     const struct mcp_cluster *cluster = view->question->cluster;
     double price = cluster->gpu.price_per_gpu_hour;
     mcp_heading(out, style, "What this rests on");
-    write_point(out, style,
-                mcp_format(arena, "%s %.0f %%: the interval that the stack's file states",
-                           plus_minus(style), 100 * view->prediction->uncertainty_frac));
-    write_point(out, style,
-                mcp_format(arena, "stack %s: %s", mcp_printable(arena, stack->name),
-                           mcp_printable(arena, stack->source)));
-    write_point(out, style,
-                "modelled: kernels by roofline, launches, collectives by tier, the exact pipeline "
-                "recurrence, memory buffer by buffer; not modelled: stragglers, failures, shared "
-                "links, reading data");
+    mcp_plan_point(out, style,
+                   mcp_format(arena, "%s %.0f %%: the interval that the stack's file states",
+                              plus_minus(style), 100 * view->prediction->uncertainty_frac));
+    mcp_plan_point(out, style,
+                   mcp_format(arena, "stack %s: %s", mcp_printable(arena, stack->name),
+                              mcp_printable(arena, stack->source)));
+    mcp_plan_point(
+        out, style,
+        "modelled: kernels by roofline, launches, collectives by tier, the exact pipeline "
+        "recurrence, memory buffer by buffer; not modelled: stragglers, failures, shared "
+        "links, reading data");
     if (isfinite(price))
-        write_point(
+        mcp_plan_point(
             out, style,
             mcp_format(arena, "an iteration costs %.3g at %.3g per %s and hour",
                        view->prediction->iteration_s / 3600 * price * mcp_cluster_gpus(cluster),
@@ -483,14 +286,29 @@ static void write_assumptions(struct mcp_text *out, const struct mcp_style *styl
 
 /* Refused */
 
-static void write_refusals(struct mcp_text *out, const struct mcp_style *style,
-                           const struct mcp_plan_view *view)
+static const char *refusal_text(struct mcp_arena *arena, const struct mcp_refusal *refusal)
 {
-    mcp_heading(out, style, mcp_paint(out->arena, style, MCP_RED, "Refused, because"));
-    for (int i = 0; i < view->refusals.count; i++)
-        write_point(out, style,
-                    mcp_format(out->arena, "%s (%s)", view->refusals.items[i].text,
-                               view->refusals.items[i].rule));
+    return mcp_format(arena, "%s (%s)", refusal->text, refusal->rule);
+}
+
+/* The answer where there is no plan. */
+static void write_no_plan(struct mcp_text *out, const struct mcp_style *style,
+                          const struct mcp_plan_view *view)
+{
+    struct mcp_arena *arena = out->arena;
+    const struct mcp_refusals *refusals = &view->refusals;
+    const char *no_plan = mcp_paint(arena, style, MCP_RED, "no plan");
+    if (refusals->count == 1) {
+        mcp_text_add(out, "\n  ");
+        mcp_wrap(out,
+                 mcp_format(arena, "%s: %s", no_plan, refusal_text(arena, &refusals->items[0])),
+                 style->width - 2, 2);
+        mcp_text_add(out, "\n");
+        return;
+    }
+    mcp_text_add(out, "\n  %s, because\n", no_plan);
+    for (int i = 0; i < refusals->count; i++)
+        mcp_plan_point(out, style, refusal_text(arena, &refusals->items[i]));
 }
 
 static void write_change(struct mcp_text *out, const struct mcp_style *style,
@@ -498,12 +316,12 @@ static void write_change(struct mcp_text *out, const struct mcp_style *style,
                          const struct mcp_found *found)
 {
     struct mcp_arena *arena = out->arena;
-    write_point(out, style,
-                mcp_format(arena, "%s: %s in %s (%s; %s)", text,
-                           mcp_show(arena, found->iteration_s, MCP_SECONDS),
-                           mcp_plan_gib(arena, found->peak_memory_bytes),
-                           mcp_plan_degrees_text(arena, &found->plan),
-                           mcp_plan_choices_text(arena, &found->plan, view->question->job)));
+    mcp_plan_point(out, style,
+                   mcp_format(arena, "%s: %s in %s (%s; %s)", text,
+                              mcp_show(arena, found->iteration_s, MCP_SECONDS),
+                              mcp_plan_gib(arena, found->peak_memory_bytes),
+                              mcp_plan_degrees_text(arena, &found->plan),
+                              mcp_plan_choices_text(arena, &found->plan, view->question->job)));
 }
 
 static void write_changes(struct mcp_text *out, const struct mcp_style *style,
@@ -535,10 +353,10 @@ void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
     write_requirements(out, style, view->requirements);
     if (view->arithmetic)
         mcp_text_add(out, "  %s\n", view->arithmetic);
-    if (view->priced)
+    if (answers)
         write_headline(out, style, view);
-    if (view->refusals.count > 0)
-        write_refusals(out, style, view);
+    else if (view->refusals.count > 0)
+        write_no_plan(out, style, view);
     write_halves(out, style, view->halves);
     write_changes(out, style, view);
     if (view->priced)
@@ -548,12 +366,12 @@ void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
     if (view->priced)
         write_memory(out, style, view);
     if (view->answer->count > 1)
-        write_alternatives(out, style, view);
+        mcp_plan_alternatives_text(out, style, view);
     mcp_plan_rivals_text(out, style, view);
     mcp_plan_memory_steps_text(out, style, view);
     mcp_plan_what_ifs_text(out, style, view);
-    if (view->answer->record.candidates > 1)
-        write_search(out, style, view);
+    if (view->answer->record.candidates > 1 && !view->predicts)
+        mcp_plan_search_text(out, style, view);
     if (answers)
         write_assumptions(out, style, view);
 }
@@ -566,7 +384,7 @@ enum mcp_status mcp_plan_view_fail(struct mcp_arena *arena, const struct mcp_pla
         mcp_text_add(&text, "%s%s", i > 0 ? "; " : "", view->refusals.items[i].text);
     if (view->changes.count > 0)
         mcp_text_add(&text, "; nearest change: %s", view->changes.items[0].text);
-    else if (view->priced && !view->predicts)
+    else if (view->priced && !view->predicts && !view->interrupted)
         mcp_text_add(&text, "; %d times as many %ss do not help", 1 << MCP_MOST_GPU_DOUBLINGS,
                      mcp_plan_device(view->question));
     return mcp_fail(err, MCP_INFEASIBLE, "%s", text.data);

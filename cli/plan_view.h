@@ -20,6 +20,7 @@ struct mcp_plan_view {
     bool chosen;            /* by planner/choice.h, under requirements */
     bool uniform;           /* uneven stages were not looked at */
     bool stopped;           /* ctrl-C: the answer is the best so far */
+    bool interrupted;       /* ctrl-C: if not stopped, what stands beside the answer is cut */
     bool predicts;          /* everything was pinned: fitting or not, this is the answer */
     bool has_plan;
     struct mcp_plan plan; /* the answer; where refused, what comes closest */
@@ -57,6 +58,17 @@ const char *mcp_plan_recompute_text(struct mcp_arena *arena, const struct mcp_pl
  * stages differ. */
 void mcp_plan_layout_text(struct mcp_text *out, const struct mcp_style *style,
                           const struct mcp_plan_view *view);
+
+/* A list's item, wrapped. */
+void mcp_plan_point(struct mcp_text *out, const struct mcp_style *style, const char *text);
+
+/* Other layouts and what they lose; what was looked at; in how far the answer is
+ * proven (plan_why.c). */
+void mcp_plan_alternatives_text(struct mcp_text *out, const struct mcp_style *style,
+                                const struct mcp_plan_view *view);
+void mcp_plan_search_text(struct mcp_text *out, const struct mcp_style *style,
+                          const struct mcp_plan_view *view);
+const char *mcp_plan_proof_text(struct mcp_arena *arena, const struct mcp_plan_view *view);
 
 /* The parts of memory, for bars. */
 enum { MCP_NUM_MEMORY_PARTS = 6 };

@@ -4,16 +4,23 @@
 
 #include "planner/search.h"
 
+#include <signal.h>
+#include <stdbool.h>
+
 struct mcp_plan_watch {
     struct mcp_arena *scratch;
     bool terminal; /* stderr is one: a line is kept there */
     bool shown;
     double began_s, shown_s;
+    const char *aside;       /* NULL: the search for the answer itself */
+    struct sigaction before; /* what SIGINT did */
 };
 
 /* Sets progress and stop in `options`. From here on the first SIGINT asks searches
  * to stop, the second ends the program. */
 void mcp_plan_watch_begin(struct mcp_plan_watch *watch, struct mcp_search_options *options);
+/* What searches from here on are for, beside the answer: "what would change it". */
+void mcp_plan_watch_aside(struct mcp_plan_watch *watch, const char *what);
 /* Clears the line; SIGINT does again what it did. */
 void mcp_plan_watch_end(struct mcp_plan_watch *watch);
 /* Has a SIGINT come since begin? */

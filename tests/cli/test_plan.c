@@ -48,7 +48,7 @@ ParameterizedTestParameters(plan, says)
         {"a search",
          "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64",
          0,
-         {"an iteration", "proven best of all candidates and their splits", "fits:"}},
+         {"an iteration", "proven best of ", "candidates however layers are split"}},
         {"no model", "--cluster dgx-h100 --global-batch-size 64", 2, {"plan needs --model"}},
         {"no batch", "--model gpt2 --cluster dgx-h100", 2, {"plan needs --global-batch-size"}},
         {"degree 0",
@@ -130,7 +130,7 @@ ParameterizedTestParameters(plan, says)
         {"uniform stages",
          "--model llama-3.1-70b --cluster dgx-h100:4 --global-batch-size 64 --uniform-stages",
          0,
-         {"proven best over uniform stages"}},
+         {"proven best of ", "with layers spread evenly, all with one recompute"}},
         {"a requirement narrows the space",
          "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64 --require "
          "'data_parallel<=2' --require 'pipeline_parallel=1'",
@@ -144,7 +144,7 @@ ParameterizedTestParameters(plan, says)
          "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64 --require "
          "'peak_memory_frac<=0.5' --require 'recomputed_stages<=0'",
          0,
-         {"recompute none", "proven best of all candidates that meet what is required", "fits:"}},
+         {"recompute none", "candidates that meet what is required", "fits:"}},
         {"requirements that no plan meets",
          "--model llama-3.1-8b --cluster dgx-h100 --global-batch-size 64 --require "
          "'num_microbatches>=100' --require 'tensor_parallel in 1,8'",
