@@ -5,13 +5,11 @@
 #include "core/units.h"
 #include "reports/table.h"
 #include "topologies/detect.h"
-#include "topologies/nvidia_smi.h"
+#include "topologies/dump.h"
 #include "topologies/tiers.h"
 
 #include <math.h>
 #include <string.h>
-
-#define MAX_DUMP_BYTES ((size_t)16 << 20)
 
 struct topo_args {
     const char *gpu;
@@ -32,37 +30,13 @@ struct topo {
 
 /* Reading ------------------------------------------------------------------- */
 
-static enum mcp_status read_matrix(struct mcp_context *ctx, const char *path,
-                                   const struct mcp_text *text, struct mcp_node *node)
-{
-    if (mcp_node_devices(node) > 0)
-        return mcp_fail(&ctx->err, MCP_INVALID,
-                        "%s: a second link matrix; describe one machine at a time",
-                        mcp_shown(ctx->arena, path));
-    return mcp_nvidia_smi_topo(ctx->arena, path, text->data, text->length, node, &ctx->err);
-}
-
-static enum mcp_status read_list(struct mcp_context *ctx, const char *path,
-                                 const struct mcp_text *text, struct mcp_node *node)
-{
-    struct mcp_gpu_list list;
-    MCP_TRY(mcp_nvidia_smi_csv(ctx->arena, path, text->data, text->length, &list, &ctx->err));
-    return mcp_node_add_gpus(ctx->arena, node, &list, &ctx->err);
-}
-
-/* The matrix first: a list of GPUs names those that it has. */
+/* All files describe one machine. */
 static enum mcp_status read_dumps(struct mcp_context *ctx, struct mcp_node *node)
 {
-    struct mcp_text *texts = MCP_ARRAY(ctx->arena, ctx->num_operands, struct mcp_text);
+    struct mcp_dump *dumps = MCP_ARRAY(ctx->arena, ctx->num_operands, struct mcp_dump);
     for (int i = 0; i < ctx->num_operands; i++)
-        MCP_TRY(mcp_file_read(ctx->arena, ctx->operands[i], MAX_DUMP_BYTES, &texts[i], &ctx->err));
-    for (int i = 0; i < ctx->num_operands; i++)
-        if (!mcp_nvidia_smi_is_csv(ctx->arena, texts[i].data))
-            MCP_TRY(read_matrix(ctx, ctx->operands[i], &texts[i], node));
-    for (int i = 0; i < ctx->num_operands; i++)
-        if (mcp_nvidia_smi_is_csv(ctx->arena, texts[i].data))
-            MCP_TRY(read_list(ctx, ctx->operands[i], &texts[i], node));
-    return MCP_OK;
+        MCP_TRY(mcp_dump_read(ctx->arena, ctx->operands[i], &dumps[i], &ctx->err));
+    return mcp_dumps_merge(ctx->arena, dumps, ctx->num_operands, node, &ctx->err);
 }
 
 /* The cluster ---------------------------------------------------------------- */
@@ -291,9 +265,7 @@ static void put_tree(struct mcp_context *ctx, const struct mcp_node *node, struc
 
 static const char *show_link(struct mcp_arena *arena, const struct mcp_link *link)
 {
-    if (link->kind == MCP_LINK_NVLINK)
-        return mcp_format(arena, "NV%d", link->count);
-    return link->kind == MCP_LINK_UNKNOWN ? "?" : mcp_link_kind_names[link->kind];
+    return link->kind == MCP_LINK_UNKNOWN ? "?" : mcp_link_name(arena, link);
 }
 
 static int widest(const char *const *names, int count)
@@ -343,8 +315,7 @@ static void put_islands(struct mcp_context *ctx, const struct mcp_node *node, st
                 continue;
             mcp_text_add(out, "%sGPU%d", j == i ? "" : " ", node->gpus[j].index);
             for (int k = j + 1; k < node->num_gpus; k++)
-                whole =
-                    whole && (island[k] != i || mcp_node_link(node, j, k)->kind == MCP_LINK_NVLINK);
+                whole = whole && (island[k] != i || mcp_node_fully_joined(node, (int[]){j, k}, 2));
         }
         mcp_text_add(out, "%s\n", whole ? "" : " (not every pair is joined)");
     }
@@ -377,6 +348,32 @@ static void put_tiers(struct mcp_context *ctx, const struct mcp_cluster *cluster
     mcp_table_write(table, MCP_SKIN_TERMINAL, &ctx->style, out);
 }
 
+/* What a dump tells of the processors. */
+static void put_processors(const struct mcp_node *node, struct mcp_text *out)
+{
+    const struct {
+        const char *one;
+        int count;
+    } parts[] = {
+        {"package", node->num_packages},
+        {"core", node->num_cores},
+        {"hardware thread", node->num_hardware_threads},
+        {"NUMA node", node->num_numa_nodes},
+        {"PCIe switch", node->num_pcie_switches},
+        {"NVSwitch", node->num_nvlink_switches},
+    };
+    const char *before = "  ";
+    for (size_t i = 0; i < MCP_COUNT_OF(parts); i++) {
+        if (parts[i].count == 0)
+            continue;
+        const char *plural = mcp_ends_with(parts[i].one, "h") ? "es" : "s";
+        mcp_text_add(out, "%s%d %s%s", before, parts[i].count, parts[i].one,
+                     parts[i].count == 1 ? "" : plural);
+        before = ", ";
+    }
+    mcp_text_add(out, "%s", before[0] == ',' ? "\n" : "");
+}
+
 static void put_counts(struct mcp_context *ctx, const struct mcp_node *node, struct mcp_text *out)
 {
     int unknown = mcp_node_unknown_links(node);
@@ -391,8 +388,8 @@ static void put_counts(struct mcp_context *ctx, const struct mcp_node *node, str
                              ? mcp_show(ctx->arena, (double)node->gpus[i].memory_bytes, MCP_BYTES)
                              : "memory unknown");
     if (unknown > 0 && node->num_gpus > 0)
-        mcp_text_add(out, "  the matrix is not whole: %d link%s unknown\n", unknown,
-                     unknown == 1 ? " is" : "s are");
+        mcp_text_add(out, "  %d link%s unknown\n", unknown, unknown == 1 ? " is" : "s are");
+    put_processors(node, out);
 }
 
 static void topo_text(struct mcp_context *ctx, const struct topo *topo, struct mcp_text *out)
@@ -467,6 +464,8 @@ static enum mcp_status find_topology(struct mcp_context *ctx, const struct topo_
         MCP_TRY(mcp_machine_detect(ctx->arena, &topo->machine, &ctx->err));
     else
         MCP_TRY(read_dumps(ctx, &topo->machine.node));
+    if (topo->machine.node.notes != NULL)
+        mcp_text_add(&topo->notes, "%s", topo->machine.node.notes);
     return build_cluster(ctx, args, topo);
 }
 
@@ -499,10 +498,10 @@ enum mcp_status mcp_cmd_topo(struct mcp_context *ctx, int argc, char **argv)
         .summary = "show a machine's GPUs, NICs and links, and make a cluster file of it",
         .synopsis = "[FILE...] [options]",
         .description =
-            "Without FILE it is this machine. A FILE holds what `nvidia-smi topo -m` "
-            "printed; a further one, what `nvidia-smi --query-gpu=index,name,memory.total "
-            "--format=csv` printed, names its GPUs. -o FILE is a cluster file for "
-            "--cluster.",
+            "Without FILE it is this machine. A FILE is what a tool says of another: nvidia-smi "
+            "(topo -m, -q -x, -L, --query-gpu), rocm-smi --showtopo, lstopo --of xml, NCCL's "
+            "topology XML. Several files of one machine add up; where they contradict each "
+            "other, it says so. -o FILE is a cluster file for --cluster.",
         .max_operands = -1,
         .options = options,
         .num_options = MCP_COUNT_OF(options),

@@ -102,6 +102,10 @@ static enum mcp_status read_header(struct reader *in, struct mcp_csv *out)
     if (in->at == in->end)
         return mcp_fail(in->err, MCP_FORMAT, "%s: empty, expected a header row", in->path);
     MCP_TRY(read_row(in, &cells));
+    if (cells.count > MCP_CSV_MAX_COLUMNS)
+        return fail(in, line,
+                    mcp_format(in->arena, "%zu columns, at most %d are read", cells.count,
+                               MCP_CSV_MAX_COLUMNS));
     for (size_t i = 0; i < cells.count; i++)
         for (size_t j = 0; j < i; j++)
             if (mcp_same(cells.list[i], cells.list[j]))
@@ -123,8 +127,8 @@ static enum mcp_status read_rows(struct reader *in, struct mcp_csv *out)
         MCP_TRY(read_row(in, &cells));
         if (cells.count - before != out->num_columns)
             return fail(in, line,
-                        mcp_format(in->arena, "%zu cells, expected %zu as in the header",
-                                   cells.count - before, out->num_columns));
+                        mcp_format(in->arena, "%zu cells, expected %zu as in the header (row %zu)",
+                                   cells.count - before, out->num_columns, out->num_rows + 1));
         out->lines =
             (int *)mcp_grow(in->arena, out->lines, out->num_rows, &capacity, sizeof *out->lines);
         out->lines[out->num_rows++] = line;

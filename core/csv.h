@@ -1,7 +1,8 @@
 /* core/csv.h: RFC 4180 tables with a header row.
  *
  * Quoted fields, CRLF and a BOM are understood. Rows of another length than the
- * header, unclosed quotes and NUL bytes are refused with the line. */
+ * header, unclosed quotes, NUL bytes and more than 4096 columns are refused with the
+ * line. */
 #ifndef MCP_CORE_CSV_H
 #define MCP_CORE_CSV_H
 
@@ -10,6 +11,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+
+#define MCP_CSV_MAX_COLUMNS 4096
 
 struct mcp_csv {
     const char *path;

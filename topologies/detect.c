@@ -4,7 +4,7 @@
 #include "core/preset.h"
 #include "core/units.h"
 #include "topologies/cpuinfo.h"
-#include "topologies/nvidia_smi.h"
+#include "topologies/dump.h"
 #include "topologies/process.h"
 #include "topologies/tiers.h"
 
@@ -34,37 +34,40 @@ static enum mcp_status run_smi(struct mcp_arena *arena, const char *const *argv,
 static enum mcp_status detect_gpus(struct mcp_arena *arena, struct mcp_machine *machine,
                                    struct mcp_error *err)
 {
-    static const char *const query[] = {"nvidia-smi", "--query-gpu=index,name,memory.total",
-                                        "--format=csv", NULL};
+    static const char *const query[] = {
+        "nvidia-smi", "--query-gpu=index,name,uuid,pci.bus_id,memory.total", "--format=csv", NULL};
     static const char *const topo[] = {"nvidia-smi", "topo", "-m", NULL};
     struct mcp_process run;
-    struct mcp_gpu_list gpus;
+    struct mcp_dump dumps[2];
+    int count = 1;
     MCP_TRY(run_smi(arena, query, &run, &machine->note, err));
     if (!run.found || run.exit_code != 0)
         return MCP_OK;
-    MCP_TRY(mcp_nvidia_smi_csv(arena, "nvidia-smi --query-gpu", run.output.data, run.output.length,
-                               &gpus, err));
+    MCP_TRY(mcp_dump_parse(arena, "nvidia-smi --query-gpu", run.output.data, run.output.length,
+                           &dumps[0], err));
     MCP_TRY(run_smi(arena, topo, &run, &machine->note, err));
     if (run.found && run.exit_code == 0)
-        MCP_TRY(mcp_nvidia_smi_topo(arena, "nvidia-smi topo -m", run.output.data, run.output.length,
-                                    &machine->node, err));
-    return mcp_node_add_gpus(arena, &machine->node, &gpus, err);
+        MCP_TRY(mcp_dump_parse(arena, "nvidia-smi topo -m", run.output.data, run.output.length,
+                               &dumps[count++], err));
+    return mcp_dumps_merge(arena, dumps, count, &machine->node, err);
 }
 
 /* Without nvidia-smi the NICs are hwloc's, and links are unknown. */
 static void take_host_nics(struct mcp_arena *arena, struct mcp_machine *machine)
 {
     const struct mcp_host *host = &machine->host;
-    struct mcp_node *node = &machine->node;
-    if (mcp_node_devices(node) > 0)
+    int num_nics = 0, nic = 0;
+    if (mcp_node_devices(&machine->node) > 0)
         return;
-    node->nics = MCP_ARRAY(arena, host->num_devices, struct mcp_node_nic);
     for (int i = 0; i < host->num_devices; i++)
-        if (host->devices[i].kind == MCP_HOST_NIC)
-            node->nics[node->num_nics++] =
-                (struct mcp_node_nic){host->devices[i].name, host->devices[i].numa_node};
-    node->links =
-        MCP_ARRAY(arena, (size_t)node->num_nics * (size_t)node->num_nics, struct mcp_link);
+        num_nics += host->devices[i].kind == MCP_HOST_NIC;
+    mcp_node_alloc(arena, &machine->node, 0, num_nics);
+    for (int i = 0; i < host->num_devices; i++) {
+        if (host->devices[i].kind != MCP_HOST_NIC)
+            continue;
+        machine->node.nics[nic] = mcp_node_nic_unknown(host->devices[i].name);
+        machine->node.nics[nic++].numa_node = host->devices[i].numa_node;
+    }
 }
 
 enum mcp_status mcp_machine_detect(struct mcp_arena *arena, struct mcp_machine *out,

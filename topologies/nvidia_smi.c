@@ -1,18 +1,18 @@
 /* topologies/nvidia_smi.c: the link matrix of `nvidia-smi topo -m`. */
 #include "topologies/nvidia_smi.h"
 
+#include "topologies/nvidia_smi_parts.h"
+
 #include <ctype.h>
 #include <string.h>
-
-enum affinity { AFFINITY_CPU, AFFINITY_NUMA, AFFINITY_OTHER };
-#define MAX_AFFINITIES 8
 
 struct label {
     const char *name;   /* "GPU0", "NIC3", "mlx5_1" */
     const char *device; /* of a NIC, from the legend */
     int gpu_index;      /* -1: a NIC */
     int line;           /* of its row; 0: none seen */
-    int numa_node;
+    const char *rest;   /* of that line, behind the links; NULL: cut before */
+    struct mcp_smi_affinity affinity;
 };
 
 struct matrix {
@@ -21,25 +21,18 @@ struct matrix {
     const char *file;
     int count;
     struct label *labels;
-    struct mcp_link *cells; /* [count, count] as the rows say */
-    int num_affinities;
-    enum affinity affinities[MAX_AFFINITIES];
+    struct mcp_link *cells;         /* [count, count] as the rows say */
+    struct mcp_smi_columns columns; /* of affinity */
+    struct mcp_text notes;
 };
 
 struct line {
     int number;
     char *text; /* without escapes and carriage returns */
+    char *more; /* a further row glued to it; NULL: none */
     bool last;
+    bool cut; /* the text ends in it, without a line end */
 };
-
-/* The next blank-separated word of *at, NULL at the end; *at moves on. */
-static char *next_word(struct mcp_arena *arena, const char **at)
-{
-    const char *begin = *at + strspn(*at, " \t");
-    size_t length = strcspn(begin, " \t");
-    *at = begin + length;
-    return length == 0 ? NULL : mcp_strndup(arena, begin, length);
-}
 
 /* Length of a terminal escape "ESC [ ... letter" at `text`, else 0. */
 static size_t escape_length(const char *text, const char *end)
@@ -52,22 +45,30 @@ static size_t escape_length(const char *text, const char *end)
     return (size_t)(at - text) + (at < end);
 }
 
+/* Markdown's table and quote marks stand for what they separate. */
+static char plain(char c)
+{
+    return c == '|' ? '\t' : c == '`' || c == '*' || c == '>' ? ' ' : c;
+}
+
 /* Copies the next line without escapes and control characters; false at the end. */
-static bool next_line(struct mcp_arena *arena, const char **at, const char *end, struct line *line)
+static bool copy_line(struct mcp_arena *arena, const char **at, const char *end, struct line *line)
 {
     struct mcp_text copy = mcp_text_new(arena);
     if (*at >= end)
         return false;
     while (*at < end && **at != '\n') {
         size_t skip = escape_length(*at, end);
-        if (skip == 0 && (**at == '\t' || (unsigned char)**at >= ' '))
-            mcp_text_append(&copy, *at, 1);
+        char c = plain(**at);
+        if (skip == 0 && (c == '\t' || (unsigned char)c >= ' '))
+            mcp_text_append(&copy, &c, 1);
         *at += skip > 0 ? skip : 1;
     }
+    line->cut = *at == end;
     *at += *at < end;
+    line->last = *at == end;
     line->number++;
     line->text = copy.data;
-    line->last = *at >= end;
     return true;
 }
 
@@ -91,38 +92,71 @@ static bool is_label(const char *word)
     return true;
 }
 
-/* The words that begin an affinity column's name. */
+/* The words that begin the columns right of the links. */
 static bool ends_labels(const char *word)
 {
-    return mcp_same(word, "CPU") || mcp_same(word, "NUMA") || mcp_same(word, "GPU") ||
+    return mcp_starts_with(word, "CPU") || mcp_starts_with(word, "NUMA") || mcp_same(word, "GPU") ||
            mcp_same(word, "NIC");
+}
+
+/* Length of the link code that `text` begins with, 0: none. */
+static size_t code_length(const char *text)
+{
+    static const char *const codes[] = {"X", "SYS", "NODE", "PIX", "PXB", "PHB", "SOC"};
+    if (mcp_starts_with(text, "NV") && isdigit((unsigned char)text[2]))
+        return 2 + strspn(text + 2, "0123456789");
+    for (size_t i = 0; i < MCP_COUNT_OF(codes); i++)
+        if (mcp_starts_with(text, codes[i]))
+            return strlen(codes[i]);
+    return 0;
 }
 
 static bool is_code(const char *word)
 {
-    return mcp_same(word, "X") || mcp_same(word, "SYS") || mcp_same(word, "NODE") ||
-           (mcp_starts_with(word, "NV") && isdigit((unsigned char)word[2])) ||
-           mcp_same(word, "PIX") || mcp_same(word, "PXB") || mcp_same(word, "PHB") ||
-           mcp_same(word, "SOC");
+    size_t length = code_length(word);
+    return length > 0 && word[length] == '\0';
 }
 
-/* "CPU Affinity  NUMA Affinity  GPU NUMA ID": each begins with a known word. */
-static void read_affinities(struct matrix *m, const char *word, const char *rest)
+/* The next cell of a row: a word, or one code of several that lost their blanks. */
+static const char *next_cell(struct mcp_arena *arena, const char **rest)
 {
-    for (; word != NULL && m->num_affinities < MAX_AFFINITIES; word = next_word(m->arena, &rest)) {
-        enum affinity kind = AFFINITY_OTHER;
-        const char *next = rest;
-        const char *second = next_word(m->arena, &next);
-        if (!ends_labels(word) || second == NULL)
+    const char *begin = *rest + strspn(*rest, " \t"), *at = begin;
+    size_t length = code_length(begin), step;
+    while ((step = code_length(at)) > 0)
+        at += step;
+    if (length == 0 || (*at != ' ' && *at != '\t' && *at != '\0'))
+        return mcp_smi_next_word(arena, rest);
+    *rest = begin + length;
+    return mcp_strndup(arena, begin, length);
+}
+
+/* Ends the line before a device's name that a code follows: there a row begins. */
+static void cut_glued_rows(struct mcp_arena *arena, struct line *line)
+{
+    const char *rest = line->text;
+    const char *word = mcp_smi_next_word(arena, &rest);
+    line->more = NULL;
+    while (word != NULL) {
+        word = mcp_smi_next_word(arena, &rest);
+        const char *begin = word == NULL ? NULL : rest - strlen(word);
+        const char *next = rest + strspn(rest, " \t");
+        if (word == NULL || !is_label(word) || is_code(word) || code_length(next) == 0 ||
+            strpbrk(word, "0123456789") == NULL)
             continue;
-        if (mcp_same(word, "CPU"))
-            kind = AFFINITY_CPU;
-        else if (mcp_same(word, "NUMA") && mcp_same(second, "Affinity"))
-            kind = AFFINITY_NUMA;
-        else if (mcp_same(word, "NUMA"))
-            continue; /* the second word of "GPU NUMA ID" */
-        m->affinities[m->num_affinities++] = kind;
+        line->more = mcp_strdup(arena, begin);
+        line->text[begin - line->text] = '\0';
+        return;
     }
+}
+
+static bool next_line(struct mcp_arena *arena, const char **at, const char *end, struct line *line)
+{
+    if (line->more != NULL)
+        line->text = line->more;
+    else if (!copy_line(arena, at, end, line))
+        return false;
+    cut_glued_rows(arena, line);
+    return true;
 }
 
 static enum mcp_status fail_line(const struct matrix *m, int line, const char *problem,
@@ -144,8 +178,8 @@ static int find_label(const struct matrix *m, const char *name)
 static bool is_header(struct matrix *m, const struct line *line)
 {
     const char *rest = line->text;
-    const char *first = next_word(m->arena, &rest);
-    const char *second = next_word(m->arena, &rest);
+    const char *first = mcp_smi_next_word(m->arena, &rest);
+    const char *second = mcp_smi_next_word(m->arena, &rest);
     if (first == NULL || gpu_number(first) < 0)
         return false;
     return second == NULL || ends_labels(second) ||
@@ -155,19 +189,20 @@ static bool is_header(struct matrix *m, const struct line *line)
 static enum mcp_status read_header(struct matrix *m, const struct line *line)
 {
     const char *rest = line->text;
-    const char *word = next_word(m->arena, &rest);
+    const char *word = mcp_smi_next_word(m->arena, &rest);
     m->labels = MCP_ARRAY(m->arena, MCP_NODE_MAX_DEVICES, struct label);
-    for (; word != NULL && !ends_labels(word); word = next_word(m->arena, &rest)) {
+    for (; word != NULL && !ends_labels(word); word = mcp_smi_next_word(m->arena, &rest)) {
         if (!is_label(word))
             return fail_line(m, line->number, "no device name:", word);
         if (find_label(m, word) >= 0)
             return fail_line(m, line->number, "device named twice:", word);
         if (m->count == MCP_NODE_MAX_DEVICES)
             return fail_line(m, line->number, "more than 512 devices, the last is", word);
-        m->labels[m->count++] = (struct label){word, NULL, gpu_number(word), 0, -1};
+        m->labels[m->count++] = (struct label){.name = word, .gpu_index = gpu_number(word)};
     }
     m->cells = MCP_ARRAY(m->arena, (size_t)m->count * (size_t)m->count, struct mcp_link);
-    read_affinities(m, word, rest);
+    if (word != NULL)
+        m->columns = mcp_smi_read_columns(m->arena, rest - strlen(word));
     return MCP_OK;
 }
 
@@ -210,64 +245,22 @@ static enum mcp_status refuse_cell(const struct matrix *m, const struct line *li
         line->number, m->labels[row].name, m->labels[column].name, mcp_printable(m->arena, word));
 }
 
-/* A word that the end of the text cut: a beginning of some code. */
+/* A word that the end of the text cut: a part of some code. */
 static bool is_cut_code(const char *word)
 {
     static const char *const codes[] = {"NV", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC"};
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
-        if (mcp_starts_with(codes[i], word))
+        if (mcp_starts_with(codes[i], word) && !mcp_same(codes[i], word))
             return true;
     return false;
 }
 
-/* The first number of "0,3-9"; -1 for "N/A" and nothing. */
-static int first_number(const char *word)
+/* True when the text may end within this word: a part of some code, or, without a line
+ * end, a count of NVLinks (the last row of a whole matrix ends with X). */
+static bool may_be_cut(const struct line *line, const char *word, const char *rest)
 {
-    int number = 0;
-    if (!isdigit((unsigned char)word[0]))
-        return -1;
-    for (; isdigit((unsigned char)*word) && number < 100000; word++)
-        number = number * 10 + (*word - '0');
-    return number;
-}
-
-static int count_words(struct mcp_arena *arena, const char *text)
-{
-    int count = 0;
-    while (next_word(arena, &text) != NULL)
-        count++;
-    return count;
-}
-
-/* The word under affinity column `index`: by position where every column has a
- * word, else by tab, as a CPU list may be empty. */
-static const char *affinity_word(struct matrix *m, const char *rest, int index)
-{
-    const char *word = NULL;
-    if (count_words(m->arena, rest) >= m->num_affinities || strchr(rest, '\t') == NULL) {
-        for (int i = 0; i <= index; i++)
-            word = next_word(m->arena, &rest);
-        return word;
-    }
-    for (int i = 0; i <= index && rest != NULL; i++) {
-        rest = strchr(rest, '\t');
-        rest = rest == NULL ? NULL : rest + 1;
-    }
-    if (rest == NULL)
-        return NULL;
-    rest = mcp_strndup(m->arena, rest, strcspn(rest, "\t"));
-    return next_word(m->arena, &rest);
-}
-
-static void read_numa(struct matrix *m, int row, const char *rest)
-{
-    for (int i = 0; i < m->num_affinities; i++) {
-        if (m->affinities[i] != AFFINITY_NUMA)
-            continue;
-        const char *word = affinity_word(m, rest, i);
-        if (word != NULL)
-            m->labels[row].numa_node = first_number(word);
-    }
+    return line->last && line->more == NULL && *rest == '\0' &&
+           (is_cut_code(word) || (line->cut && mcp_starts_with(word, "NV")));
 }
 
 /* One row; a row that ends early leaves its other cells unknown. */
@@ -277,65 +270,94 @@ static enum mcp_status read_row(struct matrix *m, const struct line *line, int r
     m->labels[row].line = line->number;
     for (int column = 0; column < m->count; column++) {
         struct mcp_link *cell = &m->cells[row * m->count + column];
-        const char *word = next_word(m->arena, &rest);
+        const char *word = next_cell(m->arena, &rest);
         bool is_self = word != NULL && mcp_same(word, "X");
-        if (word == NULL)
+        if (word == NULL || may_be_cut(line, word, rest))
             return MCP_OK;
         if (is_self != (row == column) && is_code(word))
             return mcp_fail(m->err, MCP_FORMAT,
                             "%s: line %d: %s-%s is '%.40s', but X stands for self and only there",
                             m->file, line->number, m->labels[row].name, m->labels[column].name,
                             word);
-        if (is_self || parse_code(word, cell))
-            continue;
-        if (line->last && *rest == '\0' && is_cut_code(word))
-            return MCP_OK;
-        return refuse_cell(m, line, row, column, word);
+        if (!is_self && !parse_code(word, cell))
+            return refuse_cell(m, line, row, column, word);
     }
-    read_numa(m, row, rest);
+    m->labels[row].rest = rest;
     return MCP_OK;
 }
 
 /* "  NIC0: mlx5_0" below the matrix. */
-static void read_legend(struct matrix *m, const struct line *line)
+static bool read_legend(struct matrix *m, const struct line *line)
 {
     const char *rest = line->text;
-    char *word = next_word(m->arena, &rest);
-    const char *device = next_word(m->arena, &rest);
+    char *word = mcp_smi_next_word(m->arena, &rest);
+    const char *device = mcp_smi_next_word(m->arena, &rest);
     size_t length = word == NULL ? 0 : strlen(word);
     if (length < 2 || word[length - 1] != ':' || device == NULL || !is_label(device))
-        return;
+        return false;
     word[length - 1] = '\0';
     int index = find_label(m, word);
-    if (index >= 0 && m->labels[index].gpu_index < 0)
-        m->labels[index].device = device;
+    if (index < 0 || m->labels[index].gpu_index >= 0)
+        return false;
+    m->labels[index].device = device;
+    return true;
+}
+
+/* A list of CPUs with all words beside it, to measure glued ones by; NULL: none. */
+static const char *whole_list(const struct matrix *m)
+{
+    for (int i = 0; i < m->count; i++) {
+        const struct mcp_smi_affinity *a = &m->labels[i].affinity;
+        if (a->cpu != NULL && a->numa != NULL && isdigit((unsigned char)a->numa[0]) &&
+            mcp_smi_count_cpus(a->cpu) > 1)
+            return a->cpu;
+    }
+    return NULL;
+}
+
+static void read_affinities(struct matrix *m)
+{
+    for (int i = 0; i < m->count; i++)
+        if (m->labels[i].rest != NULL && m->labels[i].gpu_index >= 0)
+            m->labels[i].affinity = mcp_smi_read_affinity(m->arena, &m->columns, m->labels[i].rest);
+    const char *whole = whole_list(m);
+    for (int i = 0; i < m->count && whole != NULL; i++) {
+        struct mcp_smi_affinity *a = &m->labels[i].affinity;
+        if (a->numa != NULL && a->numa[0] == '\0' && mcp_smi_unglue(m->arena, a, whole))
+            mcp_text_add(&m->notes,
+                         "%s: line %d: the CPU list and the NUMA node of %s are glued: read as %s "
+                         "and %s\n",
+                         m->file, m->labels[i].line, m->labels[i].name, a->cpu, a->numa);
+    }
 }
 
 static enum mcp_status read_matrix(struct matrix *m, const char *text, const char *end)
 {
     struct line line = {0};
-    while (m->count == 0 && next_line(m->arena, &text, end, &line))
+    struct mcp_mark mark = mcp_arena_mark(m->arena);
+    while (m->count == 0 && next_line(m->arena, &text, end, &line)) {
         if (is_header(m, &line))
             MCP_TRY(read_header(m, &line));
+        else if (line.more == NULL)
+            mcp_arena_rewind(m->arena, mark);
+    }
+    mark = mcp_arena_mark(m->arena);
     while (next_line(m->arena, &text, end, &line)) {
         const char *rest = line.text;
-        const char *word = next_word(m->arena, &rest);
+        const char *word = mcp_smi_next_word(m->arena, &rest);
         int row = word == NULL ? -1 : find_label(m, word);
         if (row >= 0 && m->labels[row].line > 0)
             break; /* another matrix */
         if (row >= 0)
             MCP_TRY(read_row(m, &line, row, rest));
-        else
-            read_legend(m, &line);
+        else if (!read_legend(m, &line) && line.more == NULL) {
+            mcp_arena_rewind(m->arena, mark);
+            continue;
+        }
+        mark = mcp_arena_mark(m->arena);
     }
+    read_affinities(m);
     return MCP_OK;
-}
-
-static const char *show_link(struct mcp_arena *arena, const struct mcp_link *link)
-{
-    if (link->kind == MCP_LINK_NVLINK)
-        return mcp_format(arena, "NV%d", link->count);
-    return mcp_link_kind_names[link->kind];
 }
 
 static bool contradict(const struct mcp_link *a, const struct mcp_link *b)
@@ -344,36 +366,49 @@ static bool contradict(const struct mcp_link *a, const struct mcp_link *b)
            (a->kind != b->kind || a->count != b->count);
 }
 
-/* Names the first pairs whose two cells differ. */
-static enum mcp_status check_symmetry(const struct matrix *m)
+/* The pairs whose two cells differ, of GPUs or of others; how many in *count. */
+static const char *list_contradictions(const struct matrix *m, bool of_gpus, int *count)
 {
     struct mcp_text pairs = mcp_text_new(m->arena);
-    int count = 0;
+    *count = 0;
     for (int i = 0; i < m->count; i++)
         for (int j = i + 1; j < m->count; j++) {
+            const struct label *a = &m->labels[i], *b = &m->labels[j];
             const struct mcp_link *row = &m->cells[i * m->count + j];
             const struct mcp_link *mirror = &m->cells[j * m->count + i];
-            if (!contradict(row, mirror) || ++count > 8)
+            if ((a->gpu_index >= 0 && b->gpu_index >= 0) != of_gpus || !contradict(row, mirror) ||
+                ++*count > 8)
                 continue;
             mcp_text_add(&pairs, "%s%s-%s is %s in line %d but %s in line %d",
-                         count > 1 ? ", " : "", m->labels[i].name, m->labels[j].name,
-                         show_link(m->arena, row), m->labels[i].line, show_link(m->arena, mirror),
-                         m->labels[j].line);
+                         *count > 1 ? ", " : "", a->name, b->name, mcp_link_name(m->arena, row),
+                         a->line, mcp_link_name(m->arena, mirror), b->line);
         }
-    if (count == 0)
-        return MCP_OK;
-    return mcp_fail(m->err, MCP_INVALID, "%s: asymmetric matrix, %d pair%s: %s%s", m->file, count,
-                    count == 1 ? "" : "s", pairs.data, count > 8 ? " ..." : "");
+    return mcp_format(m->arena, "%d pair%s: %s%s", *count, *count == 1 ? "" : "s", pairs.data,
+                      *count > 8 ? " ..." : "");
 }
 
-/* Both halves of the matrix into `links`, devices in the given order. */
-static void merge_halves(const struct matrix *m, const int *order, struct mcp_link *links)
+/* Contradictions between GPUs are refused: a cluster is made of those links. Of a GPU
+ * and a NIC the GPU's row counts. */
+static enum mcp_status check_symmetry(struct matrix *m)
+{
+    int count;
+    const char *pairs = list_contradictions(m, true, &count);
+    if (count > 0)
+        return mcp_fail(m->err, MCP_INVALID, "%s: asymmetric matrix, %s", m->file, pairs);
+    pairs = list_contradictions(m, false, &count);
+    if (count > 0)
+        mcp_text_add(&m->notes, "%s: asymmetric matrix, the first counts, of %s\n", m->file, pairs);
+    return MCP_OK;
+}
+
+/* Both halves of the matrix into the node's links, devices in the given order. */
+static void merge_halves(const struct matrix *m, const int *order, struct mcp_node *node)
 {
     for (int i = 0; i < m->count; i++)
-        for (int j = 0; j < m->count; j++) {
+        for (int j = i + 1; j < m->count; j++) {
             const struct mcp_link *row = &m->cells[order[i] * m->count + order[j]];
             const struct mcp_link *mirror = &m->cells[order[j] * m->count + order[i]];
-            links[i * m->count + j] = row->kind != MCP_LINK_UNKNOWN ? *row : *mirror;
+            mcp_node_set_link(node, i, j, row->kind != MCP_LINK_UNKNOWN ? *row : *mirror);
         }
 }
 
@@ -397,38 +432,53 @@ static void place_nics(struct mcp_node *node)
     }
 }
 
+static void fill_gpu(const struct label *label, struct mcp_node_gpu *gpu)
+{
+    const struct mcp_smi_affinity *affinity = &label->affinity;
+    *gpu = mcp_node_gpu_unknown(label->gpu_index);
+    gpu->cpu_affinity = affinity->cpu;
+    gpu->numa_affinity = affinity->numa;
+    gpu->numa_node = mcp_smi_first_number(affinity->numa);
+    gpu->memory_numa_node = mcp_smi_first_number(affinity->gpu_numa);
+}
+
 /* GPUs first, in the order of the columns, then NICs. */
 static void build_node(const struct matrix *m, struct mcp_node *out)
 {
     int *order = MCP_ARRAY(m->arena, m->count, int);
-    int count = 0;
-    *out = (struct mcp_node){0};
-    out->gpus = MCP_ARRAY(m->arena, m->count, struct mcp_node_gpu);
-    out->nics = MCP_ARRAY(m->arena, m->count, struct mcp_node_nic);
-    out->links = MCP_ARRAY(m->arena, (size_t)m->count * (size_t)m->count, struct mcp_link);
-    for (int i = 0; i < m->count; i++) {
-        const struct label *l = &m->labels[i];
-        if (l->gpu_index < 0)
-            continue;
-        out->gpus[out->num_gpus++] = (struct mcp_node_gpu){NULL, l->gpu_index, l->numa_node, 0};
-        order[count++] = i;
-    }
-    for (int i = 0; i < m->count; i++) {
+    int num_gpus = 0, gpu = 0;
+    for (int i = 0; i < m->count; i++)
+        num_gpus += m->labels[i].gpu_index >= 0;
+    mcp_node_alloc(m->arena, out, num_gpus, m->count - num_gpus);
+    for (int i = 0, nic = 0; i < m->count; i++) {
         const struct label *l = &m->labels[i];
         if (l->gpu_index >= 0)
-            continue;
-        out->nics[out->num_nics++] =
-            (struct mcp_node_nic){l->device != NULL ? l->device : l->name, l->numa_node};
-        order[count++] = i;
+            fill_gpu(l, &out->gpus[gpu]);
+        else
+            out->nics[nic] = mcp_node_nic_unknown(l->device != NULL ? l->device : l->name);
+        order[l->gpu_index >= 0 ? gpu++ : num_gpus + nic++] = i;
     }
-    merge_halves(m, order, out->links);
+    merge_halves(m, order, out);
     place_nics(out);
+}
+
+/* Rows that the header promises and the text lacks. */
+static void note_missing_rows(struct matrix *m)
+{
+    struct mcp_text names = mcp_text_new(m->arena);
+    int count = 0;
+    for (int i = 0; i < m->count; i++)
+        if (m->labels[i].line == 0 && ++count <= 8)
+            mcp_text_add(&names, "%s%s", count > 1 ? ", " : "", m->labels[i].name);
+    if (count > 0)
+        mcp_text_add(&m->notes, "%s: the matrix is cut: no row of %s%s\n", m->file, names.data,
+                     count > 8 ? mcp_format(m->arena, " and %d more", count - 8) : "");
 }
 
 enum mcp_status mcp_nvidia_smi_topo(struct mcp_arena *arena, const char *name, const char *text,
                                     size_t length, struct mcp_node *out, struct mcp_error *err)
 {
-    struct matrix m = {.arena = arena, .err = err, .file = name};
+    struct matrix m = {.arena = arena, .err = err, .file = name, .notes = mcp_text_new(arena)};
     MCP_TRY(read_matrix(&m, text, text + length));
     if (m.count == 0) {
         const char *begin = mcp_strndup(arena, text, length < 60 ? length : 60);
@@ -441,6 +491,10 @@ enum mcp_status mcp_nvidia_smi_topo(struct mcp_arena *arena, const char *name, c
     if (rows == 0)
         return mcp_fail(err, MCP_FORMAT, "%s: the matrix has a header but no rows", name);
     MCP_TRY(check_symmetry(&m));
-    build_node(&m, out);
+    note_missing_rows(&m);
+    struct mcp_node node = {0};
+    build_node(&m, &node);
+    node.notes = m.notes.length > 0 ? m.notes.data : NULL;
+    *out = node;
     return MCP_OK;
 }

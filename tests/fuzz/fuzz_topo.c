@@ -1,4 +1,4 @@
-/* tests/fuzz/fuzz_topo.c: any bytes as a link matrix or a list of GPUs, up to a cluster. */
+/* tests/fuzz/fuzz_topo.c: any bytes as a link matrix, up to a cluster. */
 #include "topologies/nvidia_smi.h"
 #include "topologies/tiers.h"
 
@@ -38,15 +38,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *text = mcp_strndup(arena, (const char *)data, size);
     struct mcp_error err;
     struct mcp_node node = {0};
-    struct mcp_gpu_list list;
-    (void)mcp_nvidia_smi_is_csv(arena, text);
     if (mcp_nvidia_smi_topo(arena, "input", text, size, &node, &err) == MCP_OK) {
         check_node(arena, &node);
         make_cluster(arena, &node);
     }
-    if (mcp_nvidia_smi_csv(arena, "input", text, size, &list, &err) == MCP_OK &&
-        mcp_node_add_gpus(arena, &node, &list, &err) == MCP_OK)
-        check_node(arena, &node);
     mcp_arena_free(arena);
     return 0;
 }

@@ -67,7 +67,6 @@ static bool row_agrees(const struct mcp_csv *index, size_t row, const struct mcp
 
 /* Not matrices of topo -m, or ones that contradict themselves. */
 static const char *const refused[] = {
-    "008-handwritten-8gpu-asymmetric.txt",
     "030-amd-mi300a-4.txt",
     "031-amd-single.txt",
     "039-p2p-ok-not-topo.txt",

@@ -1,0 +1,134 @@
+/* topologies/dump.c: which tool wrote a file, and reading it. */
+#include "topologies/dump.h"
+
+#include "topologies/hwloc_xml.h"
+#include "topologies/nccl_xml.h"
+#include "topologies/nvidia_smi.h"
+#include "topologies/rocm_smi.h"
+#include "topologies/xml.h"
+
+#include <string.h>
+
+const char *const mcp_dump_kind_names[MCP_NUM_DUMP_KINDS] = {
+    "nvidia-smi topo -m", "nvidia-smi -L", "nvidia-smi --query-gpu", "nvidia-smi -q -x",
+    "rocm-smi",           "hwloc XML",     "NCCL topology XML",
+};
+
+/* What people have at hand and is no description that we read. */
+struct lookalike {
+    const char *begin; /* of the text, behind blanks */
+    const char *answer;
+};
+static const struct lookalike lookalikes[] = {
+    {"NVIDIA-SMI has failed", "an error message of nvidia-smi, not its output"},
+    {"Failed to initialize NVML", "an error message of nvidia-smi, not its output"},
+    {"No devices", "an error message of nvidia-smi: it found no GPU"},
+    {"ERROR:", "an error message and no matrix, of a tool that was called wrongly"},
+    {"Error:", "an error message, not a tool's output"},
+    {"bash:", "an error message of the shell: the tool is not installed there"},
+    {"==============NVSMI LOG", "the text of `nvidia-smi -q`; write it with `nvidia-smi -q -x`"},
+    {"Machine (", "lstopo's drawing; write it with `lstopo --of xml`"},
+    {"{", "JSON; a cluster file goes to --cluster, a model to --model"},
+};
+
+static enum mcp_status refuse_lookalike(struct mcp_arena *arena, const char *name, const char *text,
+                                        struct mcp_error *err)
+{
+    text += strspn(text, " \t\r\n");
+    for (size_t i = 0; i < MCP_COUNT_OF(lookalikes); i++) {
+        if (!mcp_starts_with(text, lookalikes[i].begin))
+            continue;
+        size_t length = strcspn(text, "\r\n");
+        const char *line = mcp_strndup(arena, text, length < 80 ? length : 80);
+        return mcp_fail(err, MCP_FORMAT, "%s: %s: '%s'", name, lookalikes[i].answer,
+                        mcp_printable(arena, line));
+    }
+    return MCP_OK;
+}
+
+static bool is_xml(const char *text, size_t length)
+{
+    if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
+        text += 3;
+    text += strspn(text, " \t\r\n");
+    return text[0] == '<' && text[1] != '\0' && strchr("?!abcdefghijklmnopqrstuvwxyz", text[1]);
+}
+
+/* A file that breaks off is refused; what it holds so far tells people which it was. */
+static enum mcp_status fail_broken(struct mcp_arena *arena, const char *name,
+                                   const struct mcp_xml *root, struct mcp_error *err)
+{
+    struct mcp_node node = {0};
+    struct mcp_error ignored;
+    if (!mcp_same(root->name, "system") ||
+        mcp_nccl_xml(arena, name, root, &node, &ignored) != MCP_OK)
+        return MCP_FORMAT;
+    const char *problem = mcp_strdup(arena, err->text);
+    return mcp_fail(
+        err, MCP_FORMAT, "%s; before it stand %d GPUs, %d NICs%s", problem, node.num_gpus,
+        node.num_nics,
+        node.num_gpus > 0 && node.gpus[0].switch_links > 0
+            ? mcp_format(arena, ", %d NVLinks a GPU to a switch", node.gpus[0].switch_links)
+            : "");
+}
+
+static enum mcp_status parse_xml(struct mcp_arena *arena, const char *name, const char *text,
+                                 size_t length, struct mcp_dump *out, struct mcp_error *err)
+{
+    struct mcp_xml *root;
+    enum mcp_status status = mcp_xml_parse(arena, name, text, length, &root, err);
+    if (status != MCP_OK)
+        return root == NULL || status != MCP_FORMAT ? status : fail_broken(arena, name, root, err);
+    if (mcp_same(root->name, "nvidia_smi_log")) {
+        out->kind = MCP_DUMP_SMI_XML;
+        return mcp_nvidia_smi_xml(arena, name, root, &out->node, err);
+    }
+    if (mcp_same(root->name, "topology")) {
+        out->kind = MCP_DUMP_HWLOC;
+        return mcp_hwloc_xml(arena, name, root, &out->node, err);
+    }
+    out->kind = MCP_DUMP_NCCL;
+    if (mcp_same(root->name, "system"))
+        return mcp_nccl_xml(arena, name, root, &out->node, err);
+    if (mcp_same(root->name, "graphs"))
+        return mcp_fail(err, MCP_FORMAT,
+                        "%s: <graphs>: rings and trees that NCCL chose (NCCL_GRAPH_FILE), not a "
+                        "machine; NCCL_TOPO_DUMP_FILE writes <system>",
+                        name);
+    return mcp_fail(err, MCP_FORMAT,
+                    "%s: line %d: <%.40s> is none of <topology> (hwloc), <nvidia_smi_log> "
+                    "(nvidia-smi -q -x), <system> (NCCL)",
+                    name, root->line, mcp_printable(arena, root->name));
+}
+
+enum mcp_status mcp_dump_parse(struct mcp_arena *arena, const char *name, const char *text,
+                               size_t length, struct mcp_dump *out, struct mcp_error *err)
+{
+    *out = (struct mcp_dump){.name = mcp_strdup(arena, name), .kind = MCP_DUMP_SMI_TOPO};
+    name = mcp_printable(arena, name);
+    if (is_xml(text, length))
+        return parse_xml(arena, name, text, length, out, err);
+    MCP_TRY(refuse_lookalike(arena, name, text, err));
+    if (mcp_rocm_smi_is_topo(text)) {
+        out->kind = MCP_DUMP_ROCM;
+        return mcp_rocm_smi_topo(arena, name, text, length, &out->node, err);
+    }
+    if (mcp_nvidia_smi_is_csv(text)) {
+        out->kind = MCP_DUMP_SMI_CSV;
+        return mcp_nvidia_smi_csv(arena, name, text, length, &out->node, err);
+    }
+    if (mcp_nvidia_smi_is_list(text)) {
+        out->kind = MCP_DUMP_SMI_LIST;
+        return mcp_nvidia_smi_list(arena, name, text, length, &out->node, err);
+    }
+    return mcp_nvidia_smi_topo(arena, name, text, length, &out->node, err);
+}
+
+enum mcp_status mcp_dump_read(struct mcp_arena *arena, const char *path, struct mcp_dump *out,
+                              struct mcp_error *err)
+{
+    struct mcp_text text;
+    MCP_TRY(mcp_file_read(arena, path, MCP_MAX_DUMP_BYTES, &text, err));
+    return mcp_dump_parse(arena, mcp_same(path, "-") ? "standard input" : path, text.data,
+                          text.length, out, err);
+}
