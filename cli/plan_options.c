@@ -1,6 +1,8 @@
 /* cli/plan_options.c: what mcpplan plan is asked: options, the question, the space. */
 #include "cli/plan_options.h"
 
+#include "core/text.h"
+#include "planner/require.h"
 #include "topologies/detect.h"
 
 #include <math.h>
@@ -103,7 +105,7 @@ static struct mcp_option *search_options(struct mcp_plan_args *a, struct mcp_opt
          "spread layers evenly, all with the same recompute"},
         {"require", MCP_OPT_LIST, &a->require,
          "what the plan must be: 'pipeline_parallel<=8', 'tensor_parallel in 4,8', "
-         "'peak_memory_frac>=0.9'"},
+         "'peak_memory_frac>=90 %' (repeatable)"},
         {"top", MCP_OPT_COUNT, &a->top, "plans to show, of different layouts"},
         {"pipeline-rule", MCP_OPT_CHOICE, &a->pipeline_rule,
          "at most a fifth as many stages as layers"},
@@ -124,15 +126,34 @@ static struct mcp_option *search_options(struct mcp_plan_args *a, struct mcp_opt
 
 static const char description[] =
     "Every plan is judged: refused by a rule or by memory, bounded, or priced in time and memory; "
-    "the best is shown with what the others lose, and in how far it is proven. A pinned "
-    "pipeline-parallel lifts the "
-    "pipeline rule, a pinned microbatch-size the batch rule. Where every degree, microbatch-size, "
-    "virtual-stages, zero-stage and recompute have one value left, that plan is predicted, whether "
-    "it fits or not.";
+    "the best is shown with what the others lose, and in how far it is proven. Ctrl-C "
+    "takes the best so far. A pinned pipeline-parallel lifts the pipeline rule, a pinned "
+    "microbatch-size the batch rule. Where every degree, microbatch-size, virtual-stages, "
+    "zero-stage and recompute have one value left, that plan is predicted, whether it fits or "
+    "not.\n--require takes NAME OP VALUE, where OP is one of <= >= < > = !=, or NAME in "
+    "VALUE,VALUE; it "
+    "can be given several times, and all must hold. NAME is of the plan (";
 static const char examples[] =
     "mcpplan plan --model llama-3.1-70b --cluster dgx-h100:8 --global-batch-size 512\n"
-    "mcpplan plan --model gpt3-175b --cluster dgx-a100:128 --global-batch-size 1536 "
-    "--tensor-parallel 8 -o plan.json\n";
+    "mcpplan plan --model gpt3-175b --cluster dgx-a100:128 --global-batch-size 1536 \\\n"
+    "    --sequence-length 2048 --tensor-parallel 8 -o plan.json\n"
+    "mcpplan plan --model mixtral-8x7b --cluster dgx-h100 --gpus 64 \\\n"
+    "    --global-batch-size 256 --require 'peak_memory_frac<=0.8'\n";
+
+/* With the names that --require knows: of the plan, and of what is predicted. */
+static const char *full_description(struct mcp_arena *arena)
+{
+    struct mcp_text text = mcp_text_new(arena);
+    mcp_text_add(&text, "%s", description);
+    for (int i = 0; i < MCP_NUM_REQUIRE_NAMES; i++)
+        mcp_text_add(&text, "%s%s",
+                     i == 0                         ? ""
+                     : i == MCP_REQUIRE_ITERATION_S ? ") or of what is predicted ("
+                                                    : ", ",
+                     mcp_require_names[i]);
+    mcp_text_add(&text, ").");
+    return text.data;
+}
 
 bool mcp_plan_args_parse(struct mcp_context *ctx, struct mcp_plan_args *args, int argc, char **argv)
 {
@@ -144,7 +165,7 @@ bool mcp_plan_args_parse(struct mcp_context *ctx, struct mcp_plan_args *args, in
         .command = "plan",
         .summary = "find the fastest legal way to split a model over a cluster",
         .synopsis = "--model M --cluster C --global-batch-size B [options]",
-        .description = description,
+        .description = full_description(ctx->arena),
         .options = options,
         .num_options = (size_t)(end - options),
         .examples = examples,

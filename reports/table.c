@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { COLUMN_GAP = 2, INDENT = 2, MIN_WRAPPED_WIDTH = 16 };
+enum { COLUMN_GAP = 2, INDENT = 2, MIN_WRAPPED_WIDTH = 16, MIN_BROKEN_WIDTH = 10 };
 
 struct row {
     enum mcp_color color;
@@ -101,28 +101,38 @@ struct sheet {
     const struct mcp_style *style;
     struct mcp_text *out;
     int *widths; /* [num_columns] */
-    int *least;  /* [num_columns] width that keeps words whole */
+    int *least;  /* [num_columns] width that keeps words, or their pieces, whole */
     int total;   /* of a line, without the indent */
 };
 
-static int longest_word(struct mcp_arena *arena, const char *text)
+/* A word's first piece, with the sign after which it may be broken. */
+static size_t piece_length(const char *word, size_t length)
+{
+    size_t piece = strcspn(word, "-_/");
+    return piece < length ? piece + 1 : length;
+}
+
+/* The longest word, or where they may be broken the longest piece of one. */
+static int longest_word(struct mcp_arena *arena, const char *text, bool broken)
 {
     int longest = 0;
     while (*text != '\0') {
         size_t length = strcspn(text, " \n");
+        if (broken)
+            length = piece_length(text, length);
         longest = larger(longest, mcp_display_width(mcp_strndup(arena, text, length)));
-        text += length + (text[length] != '\0');
+        text += length + (text[length] == ' ' || text[length] == '\n');
     }
     return longest;
 }
 
-static int least_width(const struct mcp_table *table, int column)
+static int least_width(const struct mcp_table *table, int column, bool broken)
 {
     const struct mcp_column *head = &table->columns[column];
     int width = larger(mcp_display_width(head->header), mcp_display_width(head->unit));
-    width = larger(width, MIN_WRAPPED_WIDTH);
+    width = larger(width, broken ? MIN_BROKEN_WIDTH : MIN_WRAPPED_WIDTH);
     for (size_t row = 0; row < mcp_table_num_rows(table); row++)
-        width = larger(width, longest_word(table->arena, cell_at(table, row, column)));
+        width = larger(width, longest_word(table->arena, cell_at(table, row, column), broken));
     return width;
 }
 
@@ -139,9 +149,11 @@ static int column_to_narrow(const struct sheet *sheet)
 }
 
 /* Narrows columns of words as far as the terminal demands, the widest first. */
-static void fit(struct sheet *sheet)
+static void fit(struct sheet *sheet, bool broken)
 {
     int column;
+    for (int i = 0; i < sheet->table->num_columns; i++)
+        sheet->least[i] = least_width(sheet->table, i, broken);
     while (sheet->total + INDENT > sheet->style->width && (column = column_to_narrow(sheet)) >= 0) {
         sheet->widths[column]--;
         sheet->total--;
@@ -156,10 +168,10 @@ static struct sheet measure(const struct mcp_table *table, const struct mcp_styl
     sheet.least = MCP_ARRAY(table->arena, table->num_columns, int);
     for (int i = 0; i < table->num_columns; i++) {
         sheet.widths[i] = column_width(table, i);
-        sheet.least[i] = least_width(table, i);
         sheet.total += sheet.widths[i] + (i > 0 ? COLUMN_GAP : 0);
     }
-    fit(&sheet);
+    fit(&sheet, false);
+    fit(&sheet, true);
     return sheet;
 }
 
@@ -214,13 +226,38 @@ static const char *take_line(struct mcp_arena *arena, const char **text)
     return line;
 }
 
+/* Breaks words that are wider than `width`, behind a sign in them. */
+static const char *break_words(struct mcp_arena *arena, const char *text, int width)
+{
+    struct mcp_text out = mcp_text_new(arena);
+    while (*text != '\0') {
+        size_t length = strcspn(text, " \n"), taken = 0;
+        bool whole = mcp_display_width(mcp_strndup(arena, text, length)) <= width;
+        while (!whole && taken < length) {
+            size_t next = taken + piece_length(text + taken, length - taken);
+            if (taken > 0 && mcp_display_width(mcp_strndup(arena, text, next)) > width)
+                break;
+            taken = next;
+        }
+        length = whole ? length : taken;
+        mcp_text_append(&out, text, length);
+        text += length;
+        if (*text == ' ' || *text == '\n')
+            mcp_text_append(&out, text++, 1);
+        else if (*text != '\0')
+            mcp_text_append(&out, "\n", 1);
+    }
+    return out.data;
+}
+
 static const char *wrapped(const struct sheet *sheet, size_t row, int column)
 {
     const char *cell = cell_at(sheet->table, row, column);
     if (mcp_display_width(cell) <= sheet->widths[column])
         return cell;
     struct mcp_text lines = mcp_text_new(sheet->table->arena);
-    mcp_wrap(&lines, cell, sheet->widths[column], 0);
+    mcp_wrap(&lines, break_words(sheet->table->arena, cell, sheet->widths[column]),
+             sheet->widths[column], 0);
     return lines.data;
 }
 

@@ -130,7 +130,8 @@ Test(table, wraps_two_columns_alike)
     mcp_arena_free(arena);
 }
 
-Test(table, never_narrows_a_column_below_its_words)
+/* Where words alone do not do, names are broken behind their dashes. */
+Test(table, breaks_names_where_nothing_else_helps)
 {
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_text out = mcp_text_new(arena);
@@ -141,10 +142,30 @@ Test(table, never_narrows_a_column_below_its_words)
     mcp_table_cell(table, "words that may well be wrapped");
     mcp_table_write(table, MCP_SKIN_TERMINAL, &style, &out);
     cr_expect(eq(str, out.data,
-                 (char *)"  run                             b\n"
-                         "  ------------------------------------------------\n"
-                         "  a-name-of-thirty-letters-here!  words that may\n"
-                         "                                  well be wrapped\n"));
+                 (char *)"  run                   b\n"
+                         "  --------------------------------------\n"
+                         "  a-name-of-thirty-     words that may\n"
+                         "  letters-here!         well be wrapped\n"),
+              "%s", out.data);
+    mcp_arena_free(arena);
+}
+
+Test(table, never_breaks_a_piece_of_a_word)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_text out = mcp_text_new(arena);
+    const struct mcp_style style = {false, false, 16};
+    const struct mcp_column one[] = {{"run", "", MCP_LEFT}};
+    struct mcp_table *table = mcp_table_new(arena, one, 1);
+    mcp_table_cell(table, "a/path-of-unbreakablenames/x end");
+    mcp_table_write(table, MCP_SKIN_TERMINAL, &style, &out);
+    cr_expect(eq(str, out.data,
+                 (char *)"  run\n"
+                         "  -----------------\n"
+                         "  a/path-of-\n"
+                         "  unbreakablenames/\n"
+                         "  x end\n"),
+              "%s", out.data);
     mcp_arena_free(arena);
 }
 
