@@ -106,6 +106,8 @@ static void put_search(struct mcp_arena *arena, const struct mcp_plan_view *view
     mcp_json_set_double(object, "gap_frac", record->gap_frac);
     mcp_json_set_bool(object, "interrupted", view->interrupted);
     put_rules(arena, view, mcp_json_set_array(object, "rules"));
+    if (view->halves)
+        mcp_json_set_string(object, "mixed", view->halves);
     struct mcp_json *others = mcp_json_set_array(object, "runners_up");
     for (int i = 1; i < view->answer->count; i++)
         put_runner_up(arena, view, i, mcp_json_add_object(others));

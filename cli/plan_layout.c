@@ -114,6 +114,7 @@ const char *mcp_plan_choices_text(struct mcp_arena *arena, const struct mcp_plan
 /* Layout */
 
 struct node_row {
+    const char *gpu;                /* where there are several kinds; else NULL */
     const char *cells;              /* "[0 0 0 0|0 0 0 0]" */
     int first, last;                /* nodes that look so */
     int end;                        /* the rank after their last */
@@ -192,7 +193,7 @@ static int pool_rows(struct mcp_arena *arena, const struct mcp_plan *plan,
         const char *cells = draw_node(arena, plan, first, ranks);
         bool begins = i == 0 || !mcp_same(cells, rows[count - 1].cells);
         if (begins)
-            rows[count++] = (struct node_row){cells, node, node, 0, at, at};
+            rows[count++] = (struct node_row){NULL, cells, node, node, 0, at, at};
         rows[count - 1].last = node;
         rows[count - 1].end = first + ranks;
         widen(&rows[count - 1], plan, first, ranks);
@@ -207,26 +208,31 @@ struct map {
     int count;
     bool drawn; /* nodes are narrow enough */
     int cells;  /* columns of the widest drawing */
+    int stages; /* of the widest "stages 4-5" */
 };
+
+static const char *stages_text(struct mcp_arena *arena, const struct node_row *row)
+{
+    return span(arena, "stage", "stages", row->from.pipeline, row->to.pipeline);
+}
 
 static void write_node_row(struct mcp_text *out, const struct map *map, const struct node_row *row)
 {
     struct mcp_arena *arena = out->arena;
     const struct mcp_plan *plan = map->plan;
-    const char *stages = span(arena, "stage", "stages", row->from.pipeline, row->to.pipeline);
     const char *replicas = span(arena, "replica", "replicas", row->from.data, row->to.data);
-    int most = digits(plan->pipeline_parallel - 1);
-    most = map->rows[0].from.pipeline < map->rows[0].to.pipeline ? 8 + 2 * most : 7 + most;
     mcp_text_add(out, "  %-*s  ", LABEL, span(arena, "node", "nodes", row->first, row->last));
     if (map->drawn)
         mcp_text_add(out, "%-*s  ", map->cells, row->cells);
     bool more = plan->data_parallel > 1 || plan->context_parallel > 1;
-    mcp_text_add(out, "%-*s", more ? most : 0, stages);
+    mcp_text_add(out, "%-*s", more ? map->stages : 0, stages_text(arena, row));
     if (plan->data_parallel > 1)
         mcp_text_add(out, "  %s", replicas);
     if (plan->context_parallel > 1)
         mcp_text_add(out, "%s %s", plan->data_parallel > 1 ? "," : " ",
                      span(arena, "context", "context", row->from.context, row->to.context));
+    if (row->gpu)
+        mcp_text_add(out, "%s %s", more ? "," : " ", mcp_printable(arena, row->gpu));
     mcp_text_add(out, "\n");
 }
 
@@ -240,10 +246,17 @@ static struct map map_of(struct mcp_arena *arena, const struct mcp_plan *plan,
         map.drawn = map.drawn && mcp_cluster_pool(cluster, i)->gpus_per_node <= MOST_CELLS;
     }
     map.rows = MCP_ARRAY(arena, nodes, struct node_row);
-    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++)
+    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++) {
+        int before = map.count;
         map.count = pool_rows(arena, plan, mcp_cluster_pool(cluster, i), map.rows, map.count);
-    for (int i = 0; i < map.count; i++)
-        map.cells = larger(map.cells, (int)strlen(map.rows[i].cells));
+        for (int k = before; k < map.count && mcp_cluster_num_pools(cluster) > 1; k++)
+            map.rows[k].gpu = mcp_cluster_pool(cluster, i)->gpu.name;
+    }
+    for (int i = 0; i < map.count; i++) {
+        const struct node_row *row = &map.rows[i];
+        map.cells = larger(map.cells, (int)strlen(row->cells));
+        map.stages = larger(map.stages, (int)strlen(stages_text(arena, row)));
+    }
     return map;
 }
 
