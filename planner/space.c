@@ -177,7 +177,8 @@ static void add_experts(struct layouts *layouts, struct mcp_layout layout)
         (int64_t)layout.tensor_parallel * layout.context_parallel * layout.data_parallel;
     bool pinned = mcp_space_pinned(layouts->space, MCP_KNOB_EXPERT);
     if (pinned || layouts->num_experts == 0) {
-        layout.expert_parallel = pinned ? layouts->space->knobs[MCP_KNOB_EXPERT].low : 1;
+        bool one = allows(layouts->space, MCP_KNOB_EXPERT, 1);
+        layout.expert_parallel = one ? 1 : layouts->space->knobs[MCP_KNOB_EXPERT].low;
         add_layout(layouts, layout);
         return;
     }

@@ -301,6 +301,6 @@ Test(search_fuzz, small_problems)
 
 Test(search_fuzz, larger_problems)
 {
-    const struct problem_size size = {16, 4, 8, 100, 12, 15};
-    fuzz(400000, 25, 200, &size);
+    const struct problem_size size = {16, 4, 8, 100, 12, 0};
+    fuzz(400000, 60, 200, &size);
 }
