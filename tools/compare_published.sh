@@ -5,7 +5,7 @@
 # A row: name | question | layout | measured | source. What a source leaves open is open to
 # the search in both columns. Not among the tests: it takes as long as two searches a row.
 set -eu
-mcpplan=$1
+mcpplan=$(realpath "$1")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
