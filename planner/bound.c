@@ -1,11 +1,11 @@
 /* planner/bound.c: lines below a step's time, and how many layers fit under them. */
-#include "planner/bound.h"
+#include "planner/bound_parts.h"
 
 #include "step/schedule.h"
 
 #include <math.h>
 
-enum { MAX_LINES = 6 }; /* two, each with two prices of recompute */
+enum { MAX_LINES = 6, THROUGH = 0 }; /* two, each with two prices of recompute */
 
 /* Of one stage and one kind of layer: T >= base + slope n for each line, n <= most. */
 struct cap {
@@ -20,15 +20,32 @@ struct view {
     int index;                          /* of the kind */
     const struct mcp_layer_floor *kind; /* as the stage at hand runs it */
     double least_pair, least_backward;  /* of any layer */
-    double chain_forward, chain_backward;
-    double lead;           /* longest, of all stages but the last together */
+    struct mcp_chain chain;
     int smallest, largest; /* chunks, for v > 1 */
     int thin;              /* ranks at most that have only the smallest */
 };
 
 static double pair(const struct mcp_layer_floor *layer)
 {
-    return layer->forward_ns + layer->backward_ns;
+    return mcp_floor_pair(layer);
+}
+
+struct mcp_chain mcp_floor_chain(const struct mcp_floor *floor)
+{
+    int stages = floor->p * floor->v;
+    struct mcp_chain chain = {(stages - 1) * floor->hop_forward_ns,
+                              (stages - 1) * floor->hop_backward_ns, 0};
+    for (int i = 0; i < floor->num_kinds; i++) {
+        const struct mcp_layer_floor *k = &floor->least[i];
+        chain.forward_ns += k->num_layers * k->forward_ns;
+        chain.backward_ns += k->num_layers * k->backward_ns;
+        chain.lead_ns = fmax(chain.lead_ns, (stages - 1) * k->lead_ns);
+    }
+    for (int i = 0; i < 2; i++) {
+        chain.forward_ns += floor->ends[i].forward_ns;
+        chain.backward_ns += floor->ends[i].backward_ns;
+    }
+    return chain;
 }
 
 static struct view view_of(const struct mcp_floor *floor, int index)
@@ -38,28 +55,20 @@ static struct view view_of(const struct mcp_floor *floor, int index)
                         .index = index,
                         .least_pair = INFINITY,
                         .least_backward = INFINITY,
-                        .chain_forward = (stages - 1) * floor->hop_forward_ns,
-                        .chain_backward = (stages - 1) * floor->hop_backward_ns,
+                        .chain = mcp_floor_chain(floor),
                         .smallest = floor->num_layers / stages,
                         .largest = (floor->num_layers + stages - 1) / stages};
     view.thin = (stages * view.largest - floor->num_layers) / floor->v;
     for (int i = 0; i < floor->num_kinds; i++) {
         const struct mcp_layer_floor *k = &floor->least[i];
-        view.chain_forward += k->num_layers * k->forward_ns;
-        view.chain_backward += k->num_layers * k->backward_ns;
         view.least_pair = fmin(view.least_pair, pair(k));
         view.least_backward = fmin(view.least_backward, k->backward_ns);
-        view.lead = fmax(view.lead, (stages - 1) * k->lead_ns);
-    }
-    for (int i = 0; i < 2; i++) {
-        view.chain_forward += floor->ends[i].forward_ns;
-        view.chain_backward += floor->ends[i].backward_ns;
     }
     return view;
 }
 
 /* What stage s holds besides layers. */
-static struct mcp_layer_floor ends_of(const struct mcp_floor *floor, int s)
+struct mcp_layer_floor mcp_floor_ends(const struct mcp_floor *floor, int s)
 {
     struct mcp_layer_floor sum = {0};
     for (int i = 0; i < 2; i++) {
@@ -101,7 +110,7 @@ static void line_after_first(const struct view *view, int s, const struct mcp_la
     double sends = f->p > 1 ? f->send_ns : 0;
     left = fmax(0, fmin(left, again));
     add_line(cap,
-             view->chain_forward + view->chain_backward - view->lead +
+             view->chain.forward_ns + view->chain.backward_ns - view->chain.lead_ns +
                  again * (ends->backward_ns + sends) + left * (ends->forward_ns + sends),
              again * view->kind->backward_ns + left * view->kind->forward_ns);
 }
@@ -115,7 +124,7 @@ static void line_interleaved(const struct view *view, int s, const struct mcp_la
     int p = f->p, v = f->v, above = p - 1 - s;
     double m = (double)f->m, before = fmin(2 * above + (v - 1) * p + 1, m * v);
     double way = (above * view->smallest + layers_below(view, s)) * view->least_backward;
-    double base = view->chain_forward + (p - 1) * f->hop_backward_ns - view->lead + way;
+    double base = view->chain.forward_ns + (p - 1) * f->hop_backward_ns - view->chain.lead_ns + way;
     base += above > 0 ? f->ends[1].backward_ns : 0;
     base += s > 0 ? f->ends[0].backward_ns - f->send_ns : 0;
     base += m * ends->backward_ns + fmax(0, m - before) * ends->forward_ns;
@@ -123,25 +132,31 @@ static void line_interleaved(const struct view *view, int s, const struct mcp_la
     add_line(cap, base, m * pair(kind));
 }
 
+double mcp_floor_way(const struct mcp_floor *floor, int s)
+{
+    double way = s * (floor->hop_forward_ns + floor->hop_backward_ns);
+    if (s > 0)
+        way -= floor->send_ns; /* the first message down is part of its last slot */
+    if (s == floor->p - 1)
+        way -= floor->send_ns; /* its first slot receives while it waits */
+    return way;
+}
+
 /* Up to s, all its slots, and down again. */
 static void line_of_rank(const struct view *view, int s, const struct mcp_layer_floor *ends,
                          struct cap *cap)
 {
     const struct mcp_floor *f = view->floor;
-    double m = (double)f->m, way = s * (f->hop_forward_ns + f->hop_backward_ns);
-    if (s > 0)
-        way -= f->send_ns; /* the first message down is part of its last slot */
-    if (s == f->p - 1)
-        way -= f->send_ns; /* its first slot receives while it waits */
+    double m = (double)f->m, way = mcp_floor_way(f, s);
     double sends = f->p > 1 ? 2 * f->v * f->send_ns : 0;
     double below = f->v > 1 ? layers_below(view, s) * view->least_pair : 0;
     below += s > 0 ? pair(&f->ends[0]) : 0;
-    add_line(cap, way + fmax(0, below - view->lead) + m * (pair(ends) + sends),
+    add_line(cap, way + fmax(0, below - view->chain.lead_ns) + m * (pair(ends) + sends),
              m * pair(view->kind));
 }
 
 /* Chunks in flight at the first backward of rank s. */
-static int in_flight(const struct mcp_floor *f, int s)
+int mcp_floor_in_flight(const struct mcp_floor *f, int s)
 {
     int total = (int)(f->m * f->v);
     int warm_up = mcp_schedule_warm_up(f->schedule, f->p, f->v, (int)f->m, s);
@@ -155,11 +170,6 @@ static int in_flight_of(const struct mcp_floor *f, int count, int chunk)
     if (f->v == 1)
         return count;
     return count / period * f->p + (rest < 0 ? 0 : rest < f->p ? rest : f->p);
-}
-
-static double static_bytes(const struct mcp_layer_floor *layer)
-{
-    return layer->weights_bytes + layer->gradients_bytes + layer->optimizer_bytes;
 }
 
 /* What a rank with a layer has besides: gathered weights, gradients on their way, and
@@ -185,7 +195,7 @@ struct frames {
  * evenly, the first getting more. Where kinds of layers differ, one's may come last. */
 static struct frames frames_of(const struct mcp_floor *f, int s)
 {
-    int count = in_flight(f, s);
+    int count = mcp_floor_in_flight(f, s);
     double mean = (double)count / f->v, ahead = 0, most = 0;
     if (f->num_kinds > 1)
         return (struct frames){in_flight_of(f, count, f->v - 1), in_flight_of(f, count, 0), 0};
@@ -196,20 +206,26 @@ static struct frames frames_of(const struct mcp_floor *f, int s)
     return (struct frames){mean, mean, most};
 }
 
-/* n layers that do not fit as they are take `rate` for each byte too many, less `spare`
- * for each layer. */
+/* In a microbatch, n layers that do not fit as they are take `rate` for each byte too
+ * many, less `spare` for each layer. */
 struct excess {
     double bytes, each; /* too many: n x each - bytes */
     double rate, spare;
+    int num_bases;
+    double times; /* microbatches */
 };
 
-static void add_excess(struct cap *cap, int num_bases, const struct excess *excess)
+/* Where a stage dwells its first backward may recompute while it waits. */
+static void add_excess(struct cap *cap, const struct excess *excess)
 {
     if (!isfinite(excess->rate) || excess->rate <= 0)
         return;
-    for (int i = 0; i < num_bases; i++)
-        add_line(cap, cap->base[i] - excess->rate * excess->bytes,
-                 cap->slope[i] + excess->rate * excess->each - excess->spare);
+    for (int i = 0; i < excess->num_bases; i++) {
+        double times = i == THROUGH ? excess->times : excess->times - 1;
+        double rate = times * excess->rate;
+        add_line(cap, cap->base[i] - rate * excess->bytes,
+                 cap->slope[i] + rate * excess->each - times * excess->spare);
+    }
 }
 
 static void add_memory(const struct view *view, int s, const struct mcp_layer_floor *ends,
@@ -219,22 +235,22 @@ static void add_memory(const struct view *view, int s, const struct mcp_layer_fl
     const struct mcp_layer_floor *kind = view->kind;
     const struct frames frames = frames_of(f, s);
     double held = frames.held * f->memory_factor, freed = frames.freed * f->memory_factor;
-    double each = static_bytes(kind) + (f->gathers_all ? kind->gathered_bytes : 0);
-    double left = room - static_bytes(ends) - working_bytes(view);
-    double times = (double)(f->m - 1); /* the first backward may recompute while it waits */
+    double each = mcp_floor_static(kind) + (f->gathers_all ? kind->gathered_bytes : 0);
+    double left = room - mcp_floor_static(ends) - working_bytes(view);
     double least = each + held * kind->least_kept_bytes;
-    int bases = cap->num_lines;
     if (least > 0)
         cap->most = fmin(cap->most, floor(fmax(0, left) / least + 1e-9));
     if (left < 0 || freed <= 0)
         return;
     struct excess excess = {.bytes = left + frames.more * f->memory_factor * kind->saved_bytes,
                             .each = each + held * kind->kept_bytes,
-                            .rate = times * kind->ns_per_byte / freed};
-    add_excess(cap, bases, &excess);
-    excess.rate = times * kind->last_ns_per_byte / freed;
-    excess.spare = times * kind->last_ns;
-    add_excess(cap, bases, &excess);
+                            .rate = kind->ns_per_byte / freed,
+                            .num_bases = cap->num_lines,
+                            .times = (double)f->m};
+    add_excess(cap, &excess);
+    excess.rate = kind->last_ns_per_byte / freed;
+    excess.spare = kind->last_ns;
+    add_excess(cap, &excess);
 }
 
 static void cap_of(struct view *view, int s, struct cap *cap)
@@ -242,7 +258,7 @@ static void cap_of(struct view *view, int s, struct cap *cap)
     const struct mcp_floor *f = view->floor;
     int pool = f->stage_pool ? f->stage_pool[s] : 0;
     view->kind = &f->kinds[pool][view->index];
-    const struct mcp_layer_floor ends = ends_of(f, s);
+    const struct mcp_layer_floor ends = mcp_floor_ends(f, s);
     cap->num_lines = 0;
     cap->least = f->v > 1 && f->num_kinds == 1 ? f->v * view->smallest : 0;
     cap->most = f->v > 1 ? f->v * view->largest : view->kind->num_layers;
@@ -284,6 +300,7 @@ static double edge_ns(const struct edge *edge, double layers)
 }
 
 struct caps {
+    const struct mcp_floor *placed; /* layers count by place; NULL: by kind */
     int count;
     double wanted; /* layers of the kind */
     struct cap items[MCP_MAX_PIPELINE];
@@ -294,7 +311,7 @@ struct caps {
 static void set_edges(const struct mcp_floor *floor, const struct mcp_layer_floor *kind,
                       struct caps *caps)
 {
-    const struct mcp_layer_floor ends = ends_of(floor, 0);
+    const struct mcp_layer_floor ends = mcp_floor_ends(floor, 0);
     double gather = floor->gathers_once ? floor->exposed_frac : 0;
     double reduce = floor->reduces_once ? floor->exposed_frac : 0;
     caps->gather = (struct edge){gather * ends.gather_ns, gather * kind->gather_ns, 0, 0};
@@ -311,8 +328,22 @@ static void set_edges(const struct mcp_floor *floor, const struct mcp_layer_floo
     }
 }
 
+/* One chunk a stage, layers that differ: what is where counts. */
+static bool by_place(const struct mcp_floor *floor)
+{
+    return floor->num_kinds > 1 && floor->v == 1;
+}
+
+static int num_caps(const struct mcp_floor *floor)
+{
+    return by_place(floor) ? 1 : floor->num_kinds;
+}
+
 static void caps_of(const struct mcp_floor *floor, int index, struct caps *caps)
 {
+    caps->placed = by_place(floor) ? floor : NULL;
+    if (caps->placed)
+        return;
     const struct mcp_layer_floor *kind =
         &floor->kinds[floor->stage_pool ? floor->stage_pool[0] : 0][index];
     struct view view = view_of(floor, index);
@@ -341,6 +372,8 @@ static double sum_under(const struct caps *caps, int first, double time)
 static bool reaches(const struct caps *caps, double time)
 {
     double left = 0;
+    if (caps->placed)
+        return mcp_kinds_reach(caps->placed, time);
     for (int i = 0; i < 3; i++) {
         double edges = edge_ns(&caps->gather, left) + edge_ns(&caps->reduce, left);
         double others = sum_under(caps, 1, time - edges);
@@ -380,7 +413,7 @@ static double fluid_ns(const struct mcp_floor *floor)
     }
     for (int s = 0; s < floor->p; s++) {
         double base = 0, slope = INFINITY; /* T >= base + slope x time of layers on s */
-        const struct mcp_layer_floor ends = ends_of(floor, s);
+        const struct mcp_layer_floor ends = mcp_floor_ends(floor, s);
         for (int i = 0; i < floor->num_kinds; i++) {
             struct cap cap = {0};
             if (floor->v == 1 && floor->schedule == MCP_1F1B)
@@ -407,7 +440,7 @@ bool mcp_floor_reaches(const struct mcp_floor *floor, double time_ns)
     double time = time_ns * (1 + rounding) + 1 - after_ns(floor);
     if (floor->num_kinds > 1 && fluid_ns(floor) > time)
         return false;
-    for (int i = 0; i < floor->num_kinds; i++) {
+    for (int i = 0; i < num_caps(floor); i++) {
         caps_of(floor, i, &caps);
         if (!reaches(&caps, time))
             return false;
@@ -444,7 +477,7 @@ int64_t mcp_floor_ns(const struct mcp_floor *floor)
 {
     struct caps caps;
     double time = fluid_ns(floor);
-    for (int i = 0; i < floor->num_kinds; i++) {
+    for (int i = 0; i < num_caps(floor); i++) {
         caps_of(floor, i, &caps);
         time = fmax(time, least_time(&caps, time));
     }
@@ -458,7 +491,7 @@ int64_t mcp_floor_ns(const struct mcp_floor *floor)
 static bool holds(const struct mcp_floor *floor)
 {
     struct caps caps;
-    for (int i = 0; i < floor->num_kinds; i++) {
+    for (int i = 0; i < num_caps(floor); i++) {
         caps_of(floor, i, &caps);
         if (!reaches(&caps, INFINITY))
             return false;
@@ -504,7 +537,7 @@ const char *mcp_floor_refute(const struct mcp_floor *floor)
 int64_t mcp_floor_bytes(const struct mcp_floor *floor, const struct mcp_question *question)
 {
     const struct mcp_stack *stack = question->stack;
-    double bytes = static_bytes(&floor->ends[0]) + static_bytes(&floor->ends[1]);
+    double bytes = mcp_floor_static(&floor->ends[0]) + mcp_floor_static(&floor->ends[1]);
     double working = INFINITY;
     if (floor->num_pools > 1)
         return 0;
@@ -512,7 +545,7 @@ int64_t mcp_floor_bytes(const struct mcp_floor *floor, const struct mcp_question
         const struct mcp_layer_floor *kind = &floor->kinds[0][i];
         bool first = floor->v == 1 || floor->num_kinds == 1; /* else chunk 0 may hold none */
         double kept = first ? kind->least_kept_bytes * floor->memory_factor : 0;
-        bytes += kind->num_layers * (static_bytes(kind) + kept / floor->v);
+        bytes += kind->num_layers * (mcp_floor_static(kind) + kept / floor->v);
         working = fmin(working, kind->working_bytes * floor->memory_factor);
     }
     bytes = bytes / floor->p + (floor->p > 1 ? 0 : working);

@@ -46,6 +46,8 @@ struct mcp_floor {
     int64_t m;
     enum mcp_schedule schedule;
     int num_kinds, num_pools;
+    const unsigned char *layer_kind;     /* the model's */
+    int kind_of[MCP_MAX_LAYER_KINDS];    /* of the model's kinds, here; -1: has no layers */
     const int *stage_pool;                                            /* the plan's */
     struct mcp_layer_floor kinds[MCP_MAX_POOLS][MCP_MAX_LAYER_KINDS]; /* that have layers */
     struct mcp_layer_floor least[MCP_MAX_LAYER_KINDS]; /* times in the best of pools */

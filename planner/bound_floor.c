@@ -1,5 +1,5 @@
 /* planner/bound_floor.c: prices of a plan's parts, for bounds. */
-#include "planner/bound.h"
+#include "planner/bound_parts.h"
 
 #include "core/stack.h"
 
@@ -167,15 +167,24 @@ static double room_of(const struct mcp_question *question, int64_t limit_bytes)
            roundings;
 }
 
+void mcp_floor_number_kinds(const struct mcp_model *model, struct mcp_floor *out)
+{
+    out->layer_kind = model->layer_kind;
+    out->num_layers = model->num_layers;
+    out->num_kinds = 0;
+    for (int kind = 0; kind < model->num_kinds; kind++)
+        out->kind_of[kind] = mcp_model_layers_of_kind(model, kind) > 0 ? out->num_kinds++ : -1;
+}
+
 /* The kinds as the pool of stage `rank` runs them. */
 static void load_pool(const struct loader *l, int pool, int rank, struct mcp_floor *out)
 {
     const struct mcp_model *model = l->question->model;
-    int count = 0;
     for (int kind = 0; kind < model->num_kinds; kind++) {
-        if (mcp_model_layers_of_kind(model, kind) == 0)
+        int at = out->kind_of[kind];
+        if (at < 0)
             continue;
-        struct mcp_layer_floor *layer = &out->kinds[pool][count], *least = &out->least[count];
+        struct mcp_layer_floor *layer = &out->kinds[pool][at], *least = &out->least[at];
         load_kind(l, rank, kind, layer);
         if (pool == 0)
             *least = *layer;
@@ -183,9 +192,7 @@ static void load_pool(const struct loader *l, int pool, int rank, struct mcp_flo
         least->backward_ns = fmin(least->backward_ns, layer->backward_ns);
         least->lead_ns = fmax(least->lead_ns, layer->lead_ns);
         least->update_ns = fmin(least->update_ns, layer->update_ns);
-        count++;
     }
-    out->num_kinds = count;
     out->room[pool] = INFINITY;
     if (l->detail == MCP_FLOOR_ALL)
         out->room[pool] = room_of(l->question, mcp_stage_limit_bytes(l->pricer, l->plan, rank));
@@ -227,7 +234,7 @@ void mcp_floor_load(struct mcp_pricer *pricer, const struct mcp_plan *plan, cons
     out->v = plan->virtual_stages;
     out->m = mcp_num_microbatches(plan, question->job);
     out->schedule = plan->schedule;
-    out->num_layers = question->model->num_layers;
+    mcp_floor_number_kinds(question->model, out);
     out->stage_pool = plan->stage_pool;
     out->exposed_frac = l.exposed_frac;
     out->memory_factor = stack->activation_memory_factor;

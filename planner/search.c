@@ -160,7 +160,8 @@ static void work_at_desk(struct wave *wave, int i)
 
 static void run_wave(struct wave *wave)
 {
-#pragma omp parallel for schedule(dynamic) num_threads(wave->search->num_threads)
+/* one alone is not worth waking others for */
+#pragma omp parallel for schedule(dynamic) num_threads(wave->search->num_threads) if (wave->count > 1)
     for (int i = 0; i < wave->count; i++)
         work_at_desk(wave, i);
 }

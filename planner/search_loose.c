@@ -7,6 +7,7 @@
  *
  * The near machine is the real one but for the groups, which lie as near as they can:
  * what it takes, no rank order beats. */
+#include "planner/bound_parts.h"
 #include "planner/search_parts.h"
 
 #include <math.h>
@@ -285,8 +286,7 @@ static void near_floor(const struct mcp_near_price *price, const struct mcp_ques
     out->v = plan->virtual_stages;
     out->m = mcp_num_microbatches(plan, question->job);
     out->schedule = plan->schedule;
-    out->num_layers = model->num_layers;
-    out->num_kinds = 0;
+    mcp_floor_number_kinds(model, out);
     out->num_pools = 1;
     out->stage_pool = NULL;
     out->room[0] = INFINITY;
@@ -296,13 +296,13 @@ static void near_floor(const struct mcp_near_price *price, const struct mcp_ques
     out->fixed_ns = 0;
     out->gathers_once = out->reduces_once = out->gathers_all = false;
     for (int kind = 0; kind < model->num_kinds; kind++) {
-        zero.num_layers = mcp_model_layers_of_kind(model, kind);
-        if (zero.num_layers == 0)
+        int at = out->kind_of[kind];
+        if (at < 0)
             continue;
-        struct mcp_layer_floor *layer = &out->kinds[0][out->num_kinds];
-        *layer = zero;
-        get_times(price->times[out->num_kinds], layer);
-        out->least[out->num_kinds++] = *layer;
+        zero.num_layers = mcp_model_layers_of_kind(model, kind);
+        out->kinds[0][at] = zero;
+        get_times(price->times[at], &out->kinds[0][at]);
+        out->least[at] = out->kinds[0][at];
     }
     zero.num_layers = 0;
     for (int i = 0; i < 2; i++) {
