@@ -11,6 +11,7 @@ struct merge {
     const char *known;           /* the files that it came from */
     const struct mcp_dump *more; /* the next */
     bool more_tells_links;       /* of its GPUs */
+    bool known_has_links;        /* before */
 };
 
 static enum mcp_status contradict(const struct merge *m, const char *what, const char *known,
@@ -344,6 +345,12 @@ static enum mcp_status merge_links(const struct merge *m, const int *place)
 
 /* The whole --------------------------------------------------------------------- */
 
+static bool has_links(const struct mcp_node *node)
+{
+    int devices = mcp_node_devices(node);
+    return mcp_node_unknown_links(node) < devices * (devices - 1) / 2;
+}
+
 static bool tells_links(const struct mcp_node *node)
 {
     for (int a = 0; a < node->num_gpus; a++)
@@ -390,7 +397,8 @@ static void merge_certainty(const struct merge *m, bool known_tells_links)
     bool known = (known_tells_links && !node->nvlinks_unknown) ||
                  (m->more_tells_links && !more->nvlinks_unknown);
     node->nvlinks_unknown = !known && (node->nvlinks_unknown || more->nvlinks_unknown);
-    node->links_are_derived = node->links_are_derived && more->links_are_derived;
+    node->links_are_derived = (node->links_are_derived || !m->known_has_links) &&
+                              (more->links_are_derived || !has_links(more));
 }
 
 /* A file without GPUs, as hwloc's may be, does not contradict one with. */
@@ -411,6 +419,7 @@ static enum mcp_status merge_next(struct merge *m)
     int *place = MCP_ARRAY(m->arena, mcp_node_devices(more), int);
     bool known_tells_links = tells_links(m->node);
     m->more_tells_links = tells_links(more);
+    m->known_has_links = has_links(m->node);
     MCP_TRY(merge_gpus(m, place));
     MCP_TRY(merge_nics(m, place + more->num_gpus));
     for (int i = 0; i < more->num_nics; i++)

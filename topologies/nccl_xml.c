@@ -148,6 +148,8 @@ static enum mcp_status find_pci(struct mcp_nccl_reader *r, const struct mcp_xml 
 static enum mcp_status find_nic(struct mcp_nccl_reader *r, const struct mcp_xml *nic)
 {
     const struct mcp_xml *net = mcp_xml_child(nic, "net");
+    if (net == NULL && nic->num_attributes == 0)
+        return MCP_OK; /* NCCL found no port of it */
     if (net == NULL)
         return add_device(r, r->nics, &r->num_nics, nic, own_pci(nic));
     for (; net != NULL; net = mcp_xml_named(net->next, "net"))

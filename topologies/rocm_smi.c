@@ -146,7 +146,7 @@ static enum mcp_status build_node(const struct reader *r, struct mcp_node *node)
                 r->numa[index] < 0 ? "N/A" : mcp_format(r->arena, "%d", r->numa[index]);
         for (int j = 0; j < i; j++) {
             struct mcp_link link = {MCP_LINK_UNKNOWN, 0};
-            MCP_TRY(read_link(r, index, r->index[j], &link));
+            MCP_TRY(read_link(r, r->index[j], index, &link));
             mcp_node_set_link(node, i, j, link);
         }
     }

@@ -33,13 +33,18 @@ static void add_tier(struct build *b, const char *name, int ranks, double bandwi
     };
 }
 
-/* NVLinks that GPU `a` can use at once within its island. */
+static bool is_direct(const struct mcp_link *link)
+{
+    return link->kind == MCP_LINK_NVLINK || link->kind == MCP_LINK_XGMI;
+}
+
+/* NVLinks (or XGMI's) that GPU `a` can use at once within its island. */
 static int links_in_use(const struct build *b, int a)
 {
     int sum = 0, most = 0;
     for (int j = 0; j < b->node->num_gpus; j++) {
         const struct mcp_link *link = mcp_node_link(b->node, a, j);
-        if (j == a || link->kind != MCP_LINK_NVLINK)
+        if (j == a || !is_direct(link))
             continue;
         sum += link->count;
         most = link->count > most ? link->count : most;
@@ -60,9 +65,26 @@ static void note_order(struct build *b, const int *island, int size)
     }
     if (!in_order)
         mcp_text_add(b->notes,
-                     "NVLink islands are not made of consecutive GPUs: number ranks with "
+                     "islands of GPUs are not made of consecutive ones: number ranks with "
                      "CUDA_VISIBLE_DEVICES=%s\n",
                      order.data);
+}
+
+/* A ring goes round an island that is not fully joined; what wants each pair joined
+ * (as custom all-reduce kernels do) does not run there. */
+static void note_partial(struct build *b, const int *island)
+{
+    int *members = MCP_ARRAY(b->arena, b->node->num_gpus, int);
+    for (int i = 0; i < b->node->num_gpus; i++) {
+        int count = 0;
+        for (int j = 0; j < b->node->num_gpus; j++)
+            if (island[j] == i)
+                members[count++] = j;
+        if (mcp_node_fully_joined(b->node, members, count))
+            continue;
+        mcp_text_add(b->notes, "within an NVLink island not every pair of GPUs is joined\n");
+        return;
+    }
 }
 
 /* The tier of NVLink islands, if they are of equal size; returns that size, 1
@@ -83,12 +105,35 @@ static int add_nvlink(struct build *b, int *island)
         links = i == 0 || own < links ? own : links;
     }
     note_order(b, island, size);
+    note_partial(b, island);
     if (isnan(gpu->nvlink_bytes_per_s) || isnan(gpu->nvlink_efficiency_frac))
         mcp_text_add(b->notes, "gpu %s has no NVLink rate: state the tier's bandwidth\n",
                      gpu->name);
     add_tier(b, "nvlink", size, links * gpu->nvlink_bytes_per_s,
              isnan(gpu->nvlink_efficiency_frac) ? 1 : gpu->nvlink_efficiency_frac);
     return size;
+}
+
+/* A tier of islands that are larger than those below and fill the node evenly; returns
+ * the size of the largest domain so far. */
+static int add_islands(struct build *b, const char *name, const int *island, int below)
+{
+    int size = mcp_node_island_size(b->node, island);
+    if (size <= below || size % below != 0 || size >= b->node->num_gpus)
+        return below;
+    add_tier(b, name, size, b->use->gpu->pcie_bytes_per_s, PCIE_EFFICIENCY_FRAC);
+    if (below == 1)
+        note_order(b, island, size);
+    return size;
+}
+
+/* Some drivers print SYS for each pair, also within a socket. */
+static void note_sockets(struct build *b, int *island)
+{
+    int by_links = mcp_node_islands(b->node, MCP_LINK_NODE, island);
+    if (mcp_node_sockets(b->node, island) < by_links)
+        mcp_text_add(b->notes, "every path between GPUs reads SYS: sockets are told by the GPUs' "
+                               "NUMA nodes\n");
 }
 
 /* What joins the node where NVLink does not. */
@@ -100,17 +145,19 @@ static void add_pcie(struct build *b, int *island, int below)
         add_tier(b, "local", 1, b->use->gpu->memory_bandwidth_bytes_per_s, 1);
     if (below == num_gpus)
         return;
-    mcp_node_islands(b->node, MCP_LINK_NODE, island);
-    int size = mcp_node_island_size(b->node, island);
-    if (size > below && size % below == 0 && num_gpus % size == 0)
-        add_tier(b, "pcie", size, bandwidth, PCIE_EFFICIENCY_FRAC);
-    if (size < num_gpus)
-        add_tier(b, "smp", num_gpus, bandwidth, PCIE_EFFICIENCY_FRAC);
+    mcp_node_islands(b->node, MCP_LINK_PXB, island);
+    below = add_islands(b, "switch", island, below);
+    note_sockets(b, island);
+    bool one_socket = mcp_node_sockets(b->node, island) == 1;
+    if (!one_socket)
+        below = add_islands(b, "pcie", island, below);
+    add_tier(b, one_socket ? "pcie" : "smp", num_gpus, bandwidth, PCIE_EFFICIENCY_FRAC);
     mcp_text_add(b->notes, "PCIe is assumed to reach %.0f %% of the slot of GPU %s\n",
                  100 * PCIE_EFFICIENCY_FRAC, b->use->gpu->name);
 }
 
-static enum mcp_status check_node(const struct mcp_node *node, struct mcp_error *err)
+static enum mcp_status check_node(const struct mcp_node *node, const struct mcp_gpu *gpu,
+                                  struct mcp_error *err)
 {
     int unknown = 0;
     if (node->num_gpus == 0)
@@ -123,6 +170,11 @@ static enum mcp_status check_node(const struct mcp_node *node, struct mcp_error 
                         "the links of %d of %d pairs of GPUs are unknown; give the whole output of "
                         "`nvidia-smi topo -m`",
                         unknown, node->num_gpus * (node->num_gpus - 1) / 2);
+    if (node->nvlinks_unknown && gpu->num_nvlinks > 0)
+        return mcp_fail(err, MCP_INVALID,
+                        "only the PCI paths are known, not the NVLinks that GPU %s has; add the "
+                        "output of `nvidia-smi topo -m`",
+                        gpu->name);
     return MCP_OK;
 }
 
@@ -155,7 +207,7 @@ enum mcp_status mcp_node_cluster(struct mcp_arena *arena, const struct mcp_node 
 {
     struct mcp_cluster cluster = {.name = use->name, .gpu = *use->gpu, .source = use->source};
     struct build b = {arena, node, use, &cluster, notes};
-    MCP_TRY(check_node(node, err));
+    MCP_TRY(check_node(node, use->gpu, err));
     cluster.gpus_per_node = node->num_gpus;
     int *island = MCP_ARRAY(arena, node->num_gpus, int);
     add_pcie(&b, island, add_nvlink(&b, island));

@@ -19,13 +19,22 @@ struct reader {
     struct mcp_text text; /* of the element that gets some */
     int depth;
     int num_elements;
-    const char *refusal; /* our own reason to stop */
+    const char *refusal;        /* our own reason to stop */
+    unsigned long line, column; /* of it */
 };
+
+static void mark_place(struct reader *r)
+{
+    r->line = (unsigned long)XML_GetCurrentLineNumber(r->parser);
+    r->column = (unsigned long)XML_GetCurrentColumnNumber(r->parser) + 1;
+}
 
 static void refuse(struct reader *r, const char *reason)
 {
-    if (r->refusal == NULL)
+    if (r->refusal == NULL) {
         r->refusal = reason;
+        mark_place(r);
+    }
     XML_StopParser(r->parser, XML_FALSE);
 }
 
@@ -138,17 +147,18 @@ static void set_handlers(struct reader *r)
     XML_SetSkippedEntityHandler(r->parser, on_skipped_entity);
 }
 
-static enum mcp_status fail(const struct reader *r, const char *name, struct mcp_error *err)
+static enum mcp_status fail(struct reader *r, const char *name, struct mcp_error *err)
 {
     const char *problem =
         r->refusal != NULL ? r->refusal : XML_ErrorString(XML_GetErrorCode(r->parser));
     const char *open = "";
+    if (r->refusal == NULL)
+        mark_place(r);
     if (r->refusal == NULL && r->open != NULL)
         open = mcp_format(r->arena, "; <%.40s> of line %d is not closed",
                           mcp_printable(r->arena, r->open->name), r->open->line);
-    return mcp_fail(err, MCP_FORMAT, "%s: line %lu, column %lu: %s%s", name,
-                    (unsigned long)XML_GetCurrentLineNumber(r->parser),
-                    (unsigned long)XML_GetCurrentColumnNumber(r->parser) + 1, problem, open);
+    return mcp_fail(err, MCP_FORMAT, "%s: line %lu, column %lu: %s%s", name, r->line, r->column,
+                    problem, open);
 }
 
 enum mcp_status mcp_xml_parse(struct mcp_arena *arena, const char *name, const char *text,

@@ -24,7 +24,7 @@ TestSuite(tiers, .init = begin, .fini = end);
 TestSuite(detect, .init = begin, .fini = end);
 
 struct case_tiers {
-    char name[32];
+    char name[48];
     char gpu[24];
     char cells[8][24]; /* rows of the matrix: a code's letter and count, "-" for self */
     int nodes;
@@ -102,9 +102,34 @@ ParameterizedTestParameters(tiers, found)
          {"-IOO", "I-OO", "OO-I", "OOI-"},
          1,
          (double)NAN,
-         1,
-         {{"pcie", 4, 31.5e9}},
+         2,
+         {{"switch", 2, 31.5e9}, {"pcie", 4, 31.5e9}},
          "59 %"},
+        {"one PCIe switch",
+         "a100-pcie-80gb",
+         {"-II", "I-I", "II-"},
+         1,
+         (double)NAN,
+         1,
+         {{"pcie", 3, 31.5e9}},
+         "59 %"},
+        {"bridged pairs, of which two sit on each socket",
+         "a100-pcie-80gb",
+         {"-NcOOSSSS", "Nc-OOSSSS", "OO-NcSSSS", "OONc-SSSS", "SSSS-NcOO", "SSSSNc-OO", "SSSSOO-Nc",
+          "SSSSOONc-"},
+         1,
+         (double)NAN,
+         3,
+         {{"nvlink", 2, 300e9}, {"pcie", 4, 31.5e9}, {"smp", 8, 31.5e9}},
+         "59 %"},
+        {"a ring of NVLinks is not fully joined",
+         "v100-sxm3-32gb",
+         {"-N2SN2", "N2-N2S", "SN2-N2", "N2SN2-"},
+         1,
+         (double)NAN,
+         1,
+         {{"nvlink", 4, 100e9}},
+         "not every pair"},
         {"two sockets",
          "a100-pcie-80gb",
          {"-OSS", "O-SS", "SS-O", "SSO-"},
