@@ -131,6 +131,8 @@ static enum mcp_status build_cluster(struct mcp_context *ctx, const struct topo_
     if (topo->is_this && topo->machine.node.num_gpus == 0)
         return build_cpu_cluster(ctx, args, network_bytes_per_s, topo);
     enum mcp_status status = build_gpu_cluster(ctx, args, network_bytes_per_s, topo);
+    if (status == MCP_OK && !topo->has_cluster && !asked && topo->machine.node.num_gpus > 0)
+        mcp_note("no cluster: it is unknown which GPU this is; name it with --gpu");
     if (status == MCP_OK || asked)
         return status;
     mcp_note("no cluster: %s", ctx->err.text);

@@ -89,6 +89,14 @@ static void write_requirements(struct mcp_text *out, const struct mcp_style *sty
     mcp_text_add(out, "\n");
 }
 
+/* A paragraph of its own. */
+static void write_line(struct mcp_text *out, const struct mcp_style *style, const char *text)
+{
+    mcp_text_add(out, "  ");
+    mcp_wrap(out, text, style->width - 2, 2);
+    mcp_text_add(out, "\n");
+}
+
 static const char *verdict(struct mcp_arena *arena, const struct mcp_style *style,
                            const struct mcp_prediction *p)
 {
@@ -112,12 +120,9 @@ static void write_proof(struct mcp_text *out, const struct mcp_style *style,
     bool proven = view->answer->record.proven_optimal;
     if (view->predicts || view->answer->count == 0)
         return;
-    mcp_text_add(out, "  ");
-    mcp_wrap(out,
-             mcp_paint(out->arena, style, proven ? MCP_GREEN : MCP_YELLOW,
-                       mcp_plan_proof_text(out->arena, view)),
-             style->width - 2, 2);
-    mcp_text_add(out, "\n");
+    write_line(out, style,
+               mcp_paint(out->arena, style, proven ? MCP_GREEN : MCP_YELLOW,
+                         mcp_plan_proof_text(out->arena, view)));
 }
 
 static void write_headline(struct mcp_text *out, const struct mcp_style *style,
@@ -297,16 +302,15 @@ static void write_no_plan(struct mcp_text *out, const struct mcp_style *style,
 {
     struct mcp_arena *arena = out->arena;
     const struct mcp_refusals *refusals = &view->refusals;
-    const char *no_plan = mcp_paint(arena, style, MCP_RED, "no plan");
+    mcp_text_add(out, "\n");
     if (refusals->count == 1) {
-        mcp_text_add(out, "\n  ");
-        mcp_wrap(out,
-                 mcp_format(arena, "%s: %s", no_plan, refusal_text(arena, &refusals->items[0])),
-                 style->width - 2, 2);
-        mcp_text_add(out, "\n");
+        const char *text = refusal_text(arena, &refusals->items[0]);
+        if (!mcp_starts_with(text, "no plan"))
+            text = mcp_format(arena, "no plan: %s", text);
+        write_line(out, style, mcp_paint(arena, style, MCP_RED, text));
         return;
     }
-    mcp_text_add(out, "\n  %s, because\n", no_plan);
+    write_line(out, style, mcp_paint(arena, style, MCP_RED, "no plan, because"));
     for (int i = 0; i < refusals->count; i++)
         mcp_plan_point(out, style, refusal_text(arena, &refusals->items[i]));
 }
@@ -352,7 +356,7 @@ void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
     write_question(out, style, view->question);
     write_requirements(out, style, view->requirements);
     if (view->arithmetic)
-        mcp_text_add(out, "  %s\n", view->arithmetic);
+        write_line(out, style, view->arithmetic);
     if (answers)
         write_headline(out, style, view);
     else if (view->refusals.count > 0)

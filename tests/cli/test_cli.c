@@ -236,6 +236,30 @@ Test(cli, topo_writes_what_plan_reads)
     mcp_arena_free(arena);
 }
 
+/* A dump that does not tell the GPU makes no cluster, and says what would. */
+Test(cli, topo_says_why_there_is_no_cluster)
+{
+    static const char matrix[] = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\n"
+                                 "GPU0\t X \tNV4\t0-7\t0\n"
+                                 "GPU1\tNV4\t X \t0-7\t0\n";
+    struct mcp_arena *arena = mcp_arena_new();
+    char dump[TEMPORARY_PATH];
+    child_write_file(dump, matrix, sizeof matrix - 1);
+    char unknown[][WORD] = {"topo", "@", "~"},
+         known[][WORD] = {"topo", "@", "--gpu=h100-sxm-80gb", "~"};
+    struct child without = {.arena = arena}, with = {.arena = arena};
+    child_run(&without, unknown, dump);
+    child_run(&with, known, dump);
+    cr_expect(eq(int, without.status, (int)MCP_OK), "%s", without.err);
+    cr_expect(strstr(without.err, "no cluster: it is unknown which GPU this is") != NULL, "%s",
+              without.err);
+    cr_expect(strstr(without.out, "As a cluster") == NULL);
+    cr_expect(strstr(with.err, "no cluster") == NULL, "%s", with.err);
+    cr_expect(strstr(with.out, "As a cluster") != NULL, "%s", with.out);
+    unlink(dump);
+    mcp_arena_free(arena);
+}
+
 /* A locale of decimal commas, another width, another zone: the same facts. */
 Test(cli, json_does_not_depend_on_the_environment)
 {

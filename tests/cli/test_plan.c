@@ -95,7 +95,7 @@ ParameterizedTestParameters(plan, says)
         {"too large",
          "--model llama-3.1-405b --cluster dgx-h100 --global-batch-size 64",
          6,
-         {"the smallest plan needs", "GiB more than", "nearest change: 128 GPUs"}},
+         {"no plan: the smallest plan needs", "GiB more than", "nearest change: 128 GPUs"}},
         {"everything pinned that does not fit is predicted",
          "--model llama-3.1-405b --cluster dgx-h100 --global-batch-size 64 --tensor-parallel 8 "
          "--microbatch-size 1 --zero-stage 0 --recompute full",
@@ -269,6 +269,23 @@ Test(plan, search_record_adds_up)
         cr_assert(mcp_json_int(refused, rule, &count, &err) == MCP_OK);
         sum += count;
     }
+    struct mcp_json *refuted = member(search, "refuted"), *rules;
+    int memory, by_memory = 0;
+    cr_assert(mcp_json_int(refused, "memory", &memory, &err) == MCP_OK);
+    for (size_t i = 0; i < mcp_json_count(refuted); i++) {
+        int count;
+        const char *part;
+        mcp_json_member(refuted, i, &part);
+        cr_assert(mcp_json_int(refuted, part, &count, &err) == MCP_OK);
+        by_memory += count;
+    }
+    cr_expect(by_memory > 0 && by_memory <= memory);
+    cr_assert(mcp_json_array(search, "rules", &rules, &err) == MCP_OK);
+    cr_assert(mcp_json_count(rules) > 0);
+    cr_expect(gt(sz, mcp_json_count(member(mcp_json_at(rules, 0), "best_refused")), 2));
+    bool interrupted = true;
+    cr_assert(mcp_json_bool(search, "interrupted", &interrupted, &err) == MCP_OK);
+    cr_expect(not(interrupted));
     cr_expect(eq(i64, candidates, sum + bounded + fitting));
     cr_expect(lt(i64, fitting, priced));
     cr_expect(proven);
