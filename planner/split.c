@@ -180,21 +180,54 @@ static void write_chunks(struct mcp_arena *arena, const struct mcp_splitter *s,
     }
 }
 
+static void run(struct mcp_splitter *s, struct fillers *fillers, struct best *best,
+                struct proof *proof)
+{
+    bool any = best->any;
+    best->any = false; /* of these columns */
+    fill(s, fillers, true);
+    try_balanced(s, best);
+    if (!best->any)
+        try_wider(s, fillers, best);
+    fill(s, fillers, false);
+    prove(s, best, proof);
+    best->any |= any;
+}
+
+static void add_proof(struct proof *proof, const struct proof *more)
+{
+    proof->bound_ns = more->bound_ns < proof->bound_ns ? more->bound_ns : proof->bound_ns;
+    proof->milps += more->milps;
+    proof->nodes += more->nodes;
+}
+
+/* One programme for each choice of larger ones among the first chunks. */
+static void split_chunks(struct mcp_splitter *s, struct best *best, struct proof *proof)
+{
+    int leads = mcp_num_leads(s);
+    struct fillers fillers = {.chunks = mcp_chunk_filler_new(s, leads)};
+    for (unsigned larger = 1u << (leads > 0 ? leads : 0); larger-- > 0;) {
+        struct proof part = {0};
+        if (!mcp_chunk_filler_turn(fillers.chunks, larger))
+            continue;
+        run(s, &fillers, best, &part);
+        add_proof(proof, &part);
+    }
+    s->grid.partial = s->options->uneven && leads < 0;
+}
+
 static void split(struct mcp_splitter *s, struct best *best, struct proof *proof)
 {
     struct fillers fillers = {0};
+    proof->bound_ns = INT64_MAX;
     mcp_layer_times(s);
-    if (s->plan->virtual_stages > 1)
-        fillers.chunks = mcp_chunk_filler_new(s);
-    else
-        fillers.layers = mcp_filler_new(s);
     best->columns = MCP_ARRAY(s->arena, s->plan->pipeline_parallel, struct mcp_column);
-    fill(s, &fillers, true);
-    try_balanced(s, best);
-    if (!best->any)
-        try_wider(s, &fillers, best);
-    fill(s, &fillers, false);
-    prove(s, best, proof);
+    if (s->plan->virtual_stages > 1) {
+        split_chunks(s, best, proof);
+    } else {
+        fillers.layers = mcp_filler_new(s);
+        run(s, &fillers, best, proof);
+    }
     if (s->grid.partial) { /* of splits that have no column: some rank has its share */
         int64_t share = mcp_share_ns(s) * s->grid.m + s->fixed_ns;
         proof->bound_ns = share < proof->bound_ns ? share : proof->bound_ns;

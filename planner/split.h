@@ -7,8 +7,13 @@
  * chunks first, recompute by rank: so many full, so many selective, spread evenly
  * over its chunks. Memory: each rank's peak by step/, with its own frames in flight.
  *
- * Where larger chunks would change the kinds of layers that other chunks hold, layers
+ * Where layers of other kinds come first, as dense ones before experts, it depends on
+ * which of the first chunks are larger what each holds: up to four such chunks each
+ * choice of larger ones is a programme of its own. Elsewhere layers that are not alike
  * are spread as mcp_plan_uniform_chunks() does, and little is proven.
+ *
+ * On a mixed cluster a stage is priced in, and limited by, the pool that
+ * plan->stage_pool gives it.
  *
  * The proof. Each path through the slots of a step is a lower bound of its time, and
  * linear in the columns that stages are chosen from: GLPK minimises the longest of
@@ -33,7 +38,7 @@ struct mcp_split_options {
     bool recompute[MCP_NUM_RECOMPUTES]; /* those that may be used */
     bool uneven;               /* false: layers as mcp_plan_uniform_chunks() spreads them */
     int max_recomputed_stages; /* -1: any number */
-    int max_milps;             /* give up proving after so many; 0: never */
+    int max_milps;             /* give up proving after so many; 0: no such limit, but see above */
 };
 
 struct mcp_split {

@@ -19,24 +19,26 @@ struct share {
 };
 
 struct mcp_chunk_filler {
-    bool free;        /* larger chunks may be anywhere */
-    int base, larger; /* layers of the smaller chunks; larger chunks in all */
-    int *classes;     /* [p v] of bricks */
+    bool free;             /* larger chunks may be anywhere, */
+    int leads;             /* but for the first chunks of so many ranks: */
+    unsigned larger_leads; /* bit by bit */
+    int base, larger;      /* layers of the smaller chunks; larger chunks in all */
+    int *classes;          /* [p v] of bricks */
     int num_classes;
     struct brick **bricks; /* [classes][larger?][full][selective] */
 };
 
 /* Does a chunk hold the same kinds of layers wherever larger chunks before it are?
  * It begins at layer k x base or up to `larger` later. */
-static bool kinds_are_fixed(const struct mcp_splitter *s, const struct mcp_chunk_filler *f)
+static bool kinds_are_fixed(const struct mcp_splitter *s, int base, int larger)
 {
     const unsigned char *kinds = s->question->model->layer_kind;
     int layers = s->question->model->num_layers;
     int stages = s->plan->pipeline_parallel * s->plan->virtual_stages;
     for (int k = 0; k < stages; k++) {
-        int first = k * f->base, shifts = k < f->larger ? k : f->larger;
+        int first = k * base, shifts = k < larger ? k : larger;
         for (int i = 1; i <= shifts; i++) {
-            int size = f->base + 1 < layers - first - i ? f->base + 1 : layers - first - i;
+            int size = base + 1 < layers - first - i ? base + 1 : layers - first - i;
             if (size > 0 && memcmp(kinds + first, kinds + first + i, (size_t)size) != 0)
                 return false;
         }
@@ -44,7 +46,27 @@ static bool kinds_are_fixed(const struct mcp_splitter *s, const struct mcp_chunk
     return true;
 }
 
-struct mcp_chunk_filler *mcp_chunk_filler_new(struct mcp_splitter *s)
+/* Of the decoder layers, the first from which on all are alike. */
+static int first_alike(const struct mcp_model *model)
+{
+    int first = model->num_layers - 1;
+    while (first > 0 && model->layer_kind[first - 1] == model->layer_kind[first])
+        first--;
+    return first;
+}
+
+int mcp_num_leads(const struct mcp_splitter *s)
+{
+    const struct mcp_model *model = s->question->model;
+    int p = s->plan->pipeline_parallel, stages = p * s->plan->virtual_stages;
+    int base = model->num_layers / stages, first = first_alike(model);
+    int leads = (first + base - 1) / base; /* later chunks begin behind `first` */
+    if (!s->options->uneven || kinds_are_fixed(s, base, model->num_layers % stages))
+        return 0;
+    return leads <= p && leads <= MCP_MOST_LEADS ? leads : -1;
+}
+
+struct mcp_chunk_filler *mcp_chunk_filler_new(struct mcp_splitter *s, int leads)
 {
     struct mcp_chunk_filler *f = MCP_NEW(s->arena, struct mcp_chunk_filler);
     const struct mcp_model *model = s->question->model;
@@ -52,15 +74,27 @@ struct mcp_chunk_filler *mcp_chunk_filler_new(struct mcp_splitter *s)
     bool alike = mcp_layers_alike(model);
     f->base = model->num_layers / stages;
     f->larger = model->num_layers % stages;
-    f->free = s->options->uneven && kinds_are_fixed(s, f);
+    f->free = s->options->uneven && leads >= 0;
+    f->leads = leads;
     f->classes = mcp_stage_classes(s, &f->num_classes);
     for (int k = 0; !alike && k < stages; k++)
         f->classes[k] = k;
     f->num_classes = alike ? f->num_classes : stages;
     f->bricks =
         MCP_ARRAY(s->arena, f->num_classes * 2 * (f->base + 2) * (f->base + 2), struct brick *);
-    s->grid.partial = s->options->uneven && !f->free;
     return f;
+}
+
+bool mcp_chunk_filler_turn(struct mcp_chunk_filler *f, unsigned larger)
+{
+    int side = f->base + 2, first = f->leads > 0 ? f->leads * 2 * side * side : 0;
+    f->larger_leads = larger;
+    for (int i = 0; i < first; i++) /* those of the leads: classes are stages then */
+        f->bricks[i] = NULL;
+    int count = 0;
+    for (unsigned left = larger; left != 0; left &= left - 1)
+        count++;
+    return count <= f->larger;
 }
 
 /* Part c of `count` things spread over v chunks, the first ones get more. */
@@ -70,13 +104,16 @@ static int part(int count, int v, int c)
 }
 
 /* Where chunk k of `layers` begins; where the larger chunks may be anywhere, as good
- * a place as any. */
+ * a place as any: layers from the leads on are alike. */
 static int first_layer(const struct mcp_splitter *s, const struct mcp_chunk_filler *f, int k,
                        int layers)
 {
     if (k == s->plan->pipeline_parallel * s->plan->virtual_stages - 1)
         return s->question->model->num_layers - layers; /* the head follows */
-    return k * f->base + (f->free ? 0 : k < f->larger ? k : f->larger);
+    int before = f->free ? 0 : k < f->larger ? k : f->larger;
+    for (int lead = 0; lead < k && lead < f->leads; lead++)
+        before += (int)(f->larger_leads >> lead & 1);
+    return k * f->base + before;
 }
 
 static const struct brick *brick_at(struct mcp_splitter *s, struct mcp_chunk_filler *f, int k,
@@ -218,9 +255,13 @@ void mcp_fill_chunk_columns(struct mcp_splitter *s, struct mcp_chunk_filler *f, 
     int p = s->plan->pipeline_parallel, v = s->plan->virtual_stages;
     mcp_grid_begin(s, f->free ? f->larger : 0, true);
     for (int r = 0; r < p; r++) {
-        int most = f->larger < v ? f->larger : v;
-        int uniform = f->larger / p + (r < f->larger % p);
-        for (int larger = f->free ? 0 : uniform; larger <= (f->free ? most : uniform); larger++)
+        int least = f->larger / p + (r < f->larger % p), most = least;
+        if (f->free) {
+            bool lead = r < f->leads, large = lead && (f->larger_leads >> r & 1) != 0;
+            least = large;
+            most = lead && !large ? 0 : f->larger < v ? f->larger : v;
+        }
+        for (int larger = least; larger <= most; larger++)
             add_columns(s, f, r, larger, first);
     }
     mcp_grid_end(s);

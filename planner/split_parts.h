@@ -64,7 +64,14 @@ struct mcp_filler;
 struct mcp_filler *mcp_filler_new(struct mcp_splitter *s);
 void mcp_fill_columns(struct mcp_splitter *s, struct mcp_filler *filler, bool first);
 struct mcp_chunk_filler;
-struct mcp_chunk_filler *mcp_chunk_filler_new(struct mcp_splitter *s);
+/* Which layers the first chunks hold depends on which of them are larger: of so many
+ * where layers of another kind come first. -1: too many to tell apart. */
+enum { MCP_MOST_LEADS = 4 };
+int mcp_num_leads(const struct mcp_splitter *s);
+/* leads -1: layers spread as mcp_plan_uniform_chunks() does. */
+struct mcp_chunk_filler *mcp_chunk_filler_new(struct mcp_splitter *s, int leads);
+/* Of these first chunks, those of `larger` are, bit by bit; false: more than there are. */
+bool mcp_chunk_filler_turn(struct mcp_chunk_filler *filler, unsigned larger);
 void mcp_fill_chunk_columns(struct mcp_splitter *s, struct mcp_chunk_filler *filler, bool first);
 
 /* Once, before all else. Where one stage holds all, its layers' times are in the base. */

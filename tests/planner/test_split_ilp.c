@@ -66,7 +66,7 @@ static int solve(struct problem *problem)
     s.fixed_ns = mcp_step_fixed_ns(s.pricer, plan);
     mcp_layer_times(&s);
     if (plan->virtual_stages > 1)
-        mcp_fill_chunk_columns(&s, mcp_chunk_filler_new(&s), false);
+        mcp_fill_chunk_columns(&s, mcp_chunk_filler_new(&s, -1), false);
     else
         mcp_fill_columns(&s, mcp_filler_new(&s), false);
     int solved = expect_below_exact(problem, &s);
