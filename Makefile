@@ -40,7 +40,8 @@ obj        = $(patsubst %,$(BUILD)/%.o,$(1))
 
 # Each library is wanted by one file alone.
 LDLIBS += -ljansson $(if $(wildcard planner/ilp.c),-lglpk) \
-          $(if $(wildcard topologies/hwloc.c),-lhwloc) $(if $(wildcard topologies/xml.c),-lexpat) -lm
+          $(if $(wildcard topologies/hwloc.c),-lhwloc) $(if $(wildcard topologies/xml.c),-lexpat) \
+          $(if $(wildcard topologies/nvml.c),-ldl) -lm
 OPENMP := $(if $(wildcard planner/search.c),-fopenmp)
 
 .DEFAULT_GOAL := all
@@ -55,9 +56,14 @@ $(BUILD)/libmcpplan.a: $(call obj,$(LIB_SRC)) $(BUILD)/presets.o $(BUILD)/files
 $(BUILD)/mcpplan: $(call obj,$(CLI_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LDLIBS)
-$(BUILD)/tests/unit: $(call obj,$(TEST_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
+$(BUILD)/tests/unit: $(call obj,$(TEST_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files \
+                     $(BUILD)/tests/fake_nvml.so
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) -lcriterion $(LDLIBS)
+# What the tests open in the place of NVIDIA's library.
+$(BUILD)/tests/fake_nvml.so: tests/topologies/fake/nvml.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -std=c11 $(WARNINGS) -g -shared -fPIC -o $@ $<
 $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.c.o $(BUILD)/libmcpplan.a
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.c.o $(BUILD)/libmcpplan.a

@@ -5,6 +5,7 @@
 #include "core/units.h"
 #include "topologies/cpuinfo.h"
 #include "topologies/dump.h"
+#include "topologies/nvml.h"
 #include "topologies/process.h"
 #include "topologies/tiers.h"
 
@@ -30,21 +31,37 @@ static enum mcp_status run_smi(struct mcp_arena *arena, const char *const *argv,
     return MCP_OK;
 }
 
-/* GPUs and links as nvidia-smi tells; none without it. */
-static enum mcp_status detect_gpus(struct mcp_arena *arena, struct mcp_machine *machine,
-                                   struct mcp_error *err)
+/* GPUs as the driver's library tells, else nvidia-smi. */
+static enum mcp_status list_gpus(struct mcp_arena *arena, struct mcp_machine *machine,
+                                 struct mcp_dump *dump, bool *found, struct mcp_error *err)
 {
     static const char *const query[] = {
         "nvidia-smi", "--query-gpu=index,name,uuid,pci.bus_id,memory.total", "--format=csv", NULL};
+    struct mcp_process run;
+    *dump = (struct mcp_dump){.name = "NVML", .kind = MCP_DUMP_NVML};
+    MCP_TRY(mcp_nvml_read(arena, MCP_NVML_LIBRARY, &dump->node, found, &machine->note, err));
+    if (*found)
+        return MCP_OK;
+    MCP_TRY(run_smi(arena, query, &run, &machine->note, err));
+    *found = run.found && run.exit_code == 0;
+    if (!*found)
+        return MCP_OK;
+    return mcp_dump_parse(arena, "nvidia-smi --query-gpu", run.output.data, run.output.length, dump,
+                          err);
+}
+
+/* GPUs, and what only nvidia-smi tells: links to NICs. */
+static enum mcp_status detect_gpus(struct mcp_arena *arena, struct mcp_machine *machine,
+                                   struct mcp_error *err)
+{
     static const char *const topo[] = {"nvidia-smi", "topo", "-m", NULL};
     struct mcp_process run;
     struct mcp_dump dumps[2];
     int count = 1;
-    MCP_TRY(run_smi(arena, query, &run, &machine->note, err));
-    if (!run.found || run.exit_code != 0)
+    bool found;
+    MCP_TRY(list_gpus(arena, machine, &dumps[0], &found, err));
+    if (!found)
         return MCP_OK;
-    MCP_TRY(mcp_dump_parse(arena, "nvidia-smi --query-gpu", run.output.data, run.output.length,
-                           &dumps[0], err));
     MCP_TRY(run_smi(arena, topo, &run, &machine->note, err));
     if (run.found && run.exit_code == 0)
         MCP_TRY(mcp_dump_parse(arena, "nvidia-smi topo -m", run.output.data, run.output.length,

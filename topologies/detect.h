@@ -1,7 +1,7 @@
 /* topologies/detect.h: the machine that runs us, as a node and as a cluster.
  *
- * GPUs are found by running nvidia-smi when it is on PATH. A machine without it,
- * or where it finds none, computes on its processors: one device per package. */
+ * GPUs are found through NVML, else by running nvidia-smi when it is on PATH. A machine
+ * without them, or where they find none, computes on its processors: one device per package. */
 #ifndef MCP_TOPOLOGIES_DETECT_H
 #define MCP_TOPOLOGIES_DETECT_H
 
@@ -12,7 +12,7 @@
 struct mcp_machine {
     struct mcp_host host;
     struct mcp_node node; /* its GPUs (none: num_gpus 0) and NICs */
-    const char *note;     /* why GPUs are not used although nvidia-smi is there; "" */
+    const char *note;     /* why GPUs are not used although a tool for them is there; "" */
 };
 
 enum mcp_status mcp_machine_detect(struct mcp_arena *arena, struct mcp_machine *out,

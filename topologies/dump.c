@@ -11,7 +11,7 @@
 
 const char *const mcp_dump_kind_names[MCP_NUM_DUMP_KINDS] = {
     "nvidia-smi topo -m", "nvidia-smi -L", "nvidia-smi --query-gpu", "nvidia-smi -q -x",
-    "rocm-smi",           "hwloc XML",     "NCCL topology XML",
+    "rocm-smi",           "hwloc XML",     "NCCL topology XML",      "NVML",
 };
 
 /* What people have at hand and is no description that we read. */

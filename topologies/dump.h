@@ -17,6 +17,7 @@ enum mcp_dump_kind {
     MCP_DUMP_ROCM,     /* rocm-smi --showtopo */
     MCP_DUMP_HWLOC,    /* lstopo --of xml */
     MCP_DUMP_NCCL,     /* NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE */
+    MCP_DUMP_NVML,     /* the driver's library, no file */
     MCP_NUM_DUMP_KINDS
 };
 extern const char *const mcp_dump_kind_names[MCP_NUM_DUMP_KINDS]; /* "nvidia-smi topo -m" ... */
