@@ -426,6 +426,9 @@ static int64_t try_seed(uint64_t seed, const struct problem_size *size, int64_t 
     struct mcp_arena *arena = mcp_arena_new();
     random_problem_draw(arena, seed, size, &problem);
     struct mcp_interval *pipeline = &problem.space.knobs[MCP_KNOB_PIPELINE];
+    struct mcp_interval *order = &problem.space.knobs[MCP_KNOB_RANK_ORDER];
+    if (seed % 3 == 0) /* not the usual one */
+        *order = (struct mcp_interval){true, 1 + (int)(seed / 3 % 8), 9 + (int)(seed / 24 % 15)};
     if (!pipeline->given)
         *pipeline = (struct mcp_interval){true, 1, 4};
     if (pipeline->high <= 4 &&

@@ -304,3 +304,36 @@ Test(search_fuzz, larger_problems)
     const struct problem_size size = {16, 4, 8, 100, 12, 0};
     fuzz(400000, 60, 200, &size);
 }
+
+/* Nodes of three GPUs, for three context ranks: bounds hold whatever orders are asked for. */
+Test(search_fuzz, orders_without_the_usual)
+{
+    const struct problem_size size = {4, 2, 4, 8, 0, 0};
+    struct seen seen = {0};
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct random_problem problem = {0};
+        struct trial t = {.arena = mcp_arena_new(), .problem = &problem, .seen = &seen};
+        random_problem_draw(t.arena, seed, &size, &problem);
+        struct mcp_cluster *cluster = &problem.drawn.cluster;
+        cluster->num_nodes = 2;
+        cluster->gpus_per_node = cluster->tiers[0].ranks = cluster->tiers[0].full_ranks = 3;
+        cluster->tiers[cluster->num_tiers - 1].ranks = 6;
+        cluster->gpu.memory_bytes = (int64_t)1 << 40;
+        problem.drawn.job.global_batch_size = 8;
+        problem.drawn.job.sequence_length = 768;
+        problem.objective = MCP_OBJECTIVE_TIME;
+        problem.uniform = true;
+        problem.space = mcp_space_default();
+        problem.space.pipeline_rule = problem.space.batch_rule = false;
+        mcp_space_pin(&problem.space, MCP_KNOB_RECOMPUTE, MCP_RECOMPUTE_NONE);
+        mcp_space_pin(&problem.space, MCP_KNOB_MICROBATCH, 1);
+        problem.space.knobs[MCP_KNOB_RANK_ORDER] =
+            (struct mcp_interval){true, 3 + 2 * (int)(seed % 2), MCP_NUM_RANK_ORDERS - 1};
+        t.text = mcp_format(t.arena, "seed %d: %s", (int)seed,
+                            random_problem_describe(t.arena, &problem));
+        t.answer = search(&t, (struct mcp_search_options){.top = 1, .num_threads = 1});
+        expect_exhaustive(&t);
+        mcp_arena_free(t.arena);
+    }
+    cr_expect(seen.compared == 60);
+}
