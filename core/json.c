@@ -121,6 +121,41 @@ enum mcp_status mcp_json_parse(struct mcp_arena *arena, const char *name, const 
     return MCP_OK;
 }
 
+/* Bytes of a number that JSON does not know, 0 when `text` begins with none. */
+static size_t not_finite_at(const char *text, size_t length)
+{
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    for (size_t i = 0; i < MCP_COUNT_OF(words); i++)
+        if (length >= strlen(words[i]) && memcmp(text, words[i], strlen(words[i])) == 0)
+            return strlen(words[i]);
+    return 0;
+}
+
+enum mcp_status mcp_json_parse_python(struct mcp_arena *arena, const char *name, const char *text,
+                                      size_t length, struct mcp_json **out, size_t *not_finite,
+                                      struct mcp_error *err)
+{
+    struct mcp_text plain = mcp_text_new(arena);
+    bool in_string = false, escaped = false;
+    size_t copied = 0;
+    *not_finite = 0;
+    for (size_t i = 0; i < length; i++) {
+        const size_t word = in_string ? 0 : not_finite_at(text + i, length - i);
+        if (text[i] == '"' && !escaped)
+            in_string = !in_string;
+        escaped = in_string && text[i] == '\\' && !escaped;
+        if (word == 0)
+            continue;
+        mcp_text_append(&plain, text + copied, i - copied);
+        mcp_text_append(&plain, "null", 4);
+        i += word - 1;
+        copied = i + 1;
+        ++*not_finite;
+    }
+    mcp_text_append(&plain, text + copied, length - copied);
+    return mcp_json_parse(arena, name, plain.data, plain.length, out, err);
+}
+
 enum mcp_status mcp_json_read(struct mcp_arena *arena, const char *path, struct mcp_json **out,
                               struct mcp_error *err)
 {

@@ -26,6 +26,12 @@ enum mcp_status mcp_json_read(struct mcp_arena *arena, const char *path, struct 
 enum mcp_status mcp_json_parse(struct mcp_arena *arena, const char *name, const char *text,
                                size_t length, struct mcp_json **out, struct mcp_error *err);
 
+/* The same for JSON as Python's json writes it: NaN, Infinity and -Infinity are read
+ * as null and counted. */
+enum mcp_status mcp_json_parse_python(struct mcp_arena *arena, const char *name, const char *text,
+                                      size_t length, struct mcp_json **out, size_t *not_finite,
+                                      struct mcp_error *err);
+
 /* Fails with MCP_FORMAT "FILE: PATH: <sentence>". */
 enum mcp_status mcp_json_fail(const struct mcp_json *json, struct mcp_error *err,
                               const char *format, ...) __attribute__((format(printf, 3, 4)));

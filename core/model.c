@@ -1,111 +1,24 @@
-/* core/model.c: the model file: load, check, save.
- *
- * One table of fields serves reading, writing, comparing and the ranges. */
+/* core/model.c: the model file: load and save, and kinds of layers. */
 #include "core/model.h"
+#include "core/model_fields.h"
 #include "core/model_hf.h"
+#include "core/model_megatron.h"
 #include "core/preset.h"
 #include "core/text.h"
-#include "core/units.h"
 
 #include <inttypes.h>
-#include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MODEL_SCHEMA "mcpplan.model/1"
+#define MAX_FILE_BYTES ((size_t)64 << 20)
 
-/* Limits that keep every product of one layer below 2^62. */
-#define MAX_LAYERS 65536
-#define MAX_WIDTH (1 << 22)
-#define MAX_HEADS (1 << 16)
-#define MAX_EXPERTS (1 << 14)
-#define MAX_VOCAB (1 << 30)
-#define MAX_TOKENS (1 << 30)
-/* Larger totals are no longer exact in JSON. */
-#define MAX_PARAMETERS ((int64_t)1 << 53)
-
-const char *const mcp_attention_names[2] = {"grouped", "latent"};
-const char *const mcp_mlp_names[2] = {"dense", "experts"};
-static const char *const norm_names[] = {"rmsnorm", "layernorm"};
+const char *const mcp_attention_names[MCP_NUM_ATTENTIONS] = {
+    "grouped", "latent", "gated_delta", "lightning", "mamba", "mamba2", "none"};
+const char *const mcp_mlp_names[MCP_NUM_MLPS] = {"dense", "experts", "none"};
+static const char *const norm_names[MCP_NUM_NORMS] = {"rmsnorm", "layernorm", "layernorm_no_bias",
+                                                      "no_weight"};
 static const char *const position_names[] = {"rotary", "learned", "alibi", "none"};
-
-struct field {
-    const char *key;
-    size_t offset;
-    bool is_bool;
-    int low, high;
-};
-
-#define SIZE(name, low, high)                                                                      \
-    {                                                                                              \
-#name, offsetof(struct mcp_layer_kind, name), false, low, high                             \
-    }
-#define FLAG(name)                                                                                 \
-    {                                                                                              \
-#name, offsetof(struct mcp_layer_kind, name), true, 0, 1                                   \
-    }
-static const struct field kind_fields[] = {
-    SIZE(num_attention_heads, 1, MAX_HEADS),
-    SIZE(num_kv_heads, 1, MAX_HEADS),
-    SIZE(head_dim, 1, MAX_HEADS),
-    SIZE(value_head_dim, 1, MAX_HEADS),
-    SIZE(q_lora_rank, 0, MAX_WIDTH),
-    SIZE(kv_lora_rank, 0, MAX_WIDTH),
-    SIZE(qk_rope_head_dim, 0, MAX_HEADS),
-    SIZE(sliding_window, 0, MAX_TOKENS),
-    FLAG(attention_sinks),
-    FLAG(attention_bias),
-    FLAG(attention_output_bias),
-    FLAG(qk_norm),
-    FLAG(qk_layernorm_full),
-    FLAG(gated_mlp),
-    FLAG(mlp_bias),
-    SIZE(ffn_hidden_size, 0, MAX_WIDTH),
-    SIZE(num_experts, 0, MAX_EXPERTS),
-    SIZE(experts_per_token, 0, MAX_EXPERTS),
-    SIZE(moe_ffn_hidden_size, 0, MAX_WIDTH),
-    SIZE(shared_expert_ffn_hidden_size, 0, MAX_WIDTH),
-    FLAG(shared_expert_gate),
-    FLAG(router_bias),
-    FLAG(router_correction_bias),
-    FLAG(expert_bias),
-};
-#undef SIZE
-#undef FLAG
-
-#define SIZE(name, low, high)                                                                      \
-    {                                                                                              \
-#name, offsetof(struct mcp_model, name), false, low, high                                  \
-    }
-static const struct field model_fields[] = {
-    SIZE(num_layers, 1, MAX_LAYERS), SIZE(hidden_size, 1, MAX_WIDTH),
-    SIZE(vocab_size, 1, MAX_VOCAB),  SIZE(max_sequence_length, 0, MAX_TOKENS),
-    SIZE(norms_per_layer, 1, 8),     SIZE(num_mtp_layers, 0, 64),
-};
-#undef SIZE
-
-static int get_int(const void *object, const struct field *field)
-{
-    return *(const int *)(const void *)((const char *)object + field->offset);
-}
-
-static bool get_bool(const void *object, const struct field *field)
-{
-    return *(const bool *)(const void *)((const char *)object + field->offset);
-}
-
-static enum mcp_status check_ranges(const void *object, const struct field *fields, size_t count,
-                                    struct mcp_error *err)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (fields[i].is_bool)
-            continue;
-        const int value = get_int(object, &fields[i]);
-        if (value < fields[i].low || value > fields[i].high)
-            return mcp_fail(err, MCP_INVALID, "%s=%d must lie in %d..%d", fields[i].key, value,
-                            fields[i].low, fields[i].high);
-    }
-    return MCP_OK;
-}
 
 /* Kinds ------------------------------------------------------------------- */
 
@@ -113,10 +26,10 @@ bool mcp_layer_kind_equal(const struct mcp_layer_kind *a, const struct mcp_layer
 {
     if (a->attention != b->attention || a->mlp != b->mlp)
         return false;
-    for (size_t i = 0; i < MCP_COUNT_OF(kind_fields); i++) {
-        const struct field *field = &kind_fields[i];
-        if (field->is_bool ? get_bool(a, field) != get_bool(b, field)
-                           : get_int(a, field) != get_int(b, field))
+    for (size_t i = 0; i < MCP_COUNT_OF(mcp_kind_fields); i++) {
+        const struct mcp_model_field *field = &mcp_kind_fields[i];
+        if (field->is_bool ? mcp_field_bool(a, field) != mcp_field_bool(b, field)
+                           : mcp_field_int(a, field) != mcp_field_int(b, field))
             return false;
     }
     return true;
@@ -146,131 +59,10 @@ bool mcp_model_has_experts(const struct mcp_model *model)
     return false;
 }
 
-/* Checking ---------------------------------------------------------------- */
-
-/* The multiple of `unit` at or below `value`, at least one `unit`. */
-static int multiple_below(int value, int unit)
-{
-    return value < unit ? unit : value - value % unit;
-}
-
-static int nearest_divisor(int number, int wanted)
-{
-    for (int distance = 0; distance < number; distance++) {
-        if (wanted - distance >= 1 && number % (wanted - distance) == 0)
-            return wanted - distance;
-        if (wanted + distance <= number && number % (wanted + distance) == 0)
-            return wanted + distance;
-    }
-    return 1;
-}
-
-static enum mcp_status check_latent(const struct mcp_layer_kind *kind, struct mcp_error *err)
-{
-    if (kind->kv_lora_rank < 1)
-        return mcp_fail(err, MCP_INVALID, "kv_lora_rank=%d: latent attention needs at least 1",
-                        kind->kv_lora_rank);
-    if (kind->qk_rope_head_dim > kind->head_dim)
-        return mcp_fail(err, MCP_INVALID,
-                        "qk_rope_head_dim=%d is a part of head_dim=%d and cannot exceed it",
-                        kind->qk_rope_head_dim, kind->head_dim);
-    return MCP_OK;
-}
-
-static enum mcp_status check_attention(const struct mcp_layer_kind *kind, struct mcp_error *err)
-{
-    if (kind->attention == MCP_ATTENTION_LATENT)
-        return check_latent(kind, err);
-    if (kind->num_attention_heads % kind->num_kv_heads != 0)
-        return mcp_fail(err, MCP_INVALID,
-                        "num_kv_heads=%d does not divide num_attention_heads=%d; the nearest that "
-                        "does is %d",
-                        kind->num_kv_heads, kind->num_attention_heads,
-                        nearest_divisor(kind->num_attention_heads, kind->num_kv_heads));
-    if (kind->kv_lora_rank != 0 || kind->q_lora_rank != 0)
-        return mcp_fail(err, MCP_INVALID,
-                        "kv_lora_rank and q_lora_rank belong to attention "
-                        "\"latent\", this is \"grouped\"");
-    return MCP_OK;
-}
-
-static enum mcp_status check_mlp(const struct mcp_layer_kind *kind, struct mcp_error *err)
-{
-    if (kind->mlp == MCP_MLP_DENSE) {
-        if (kind->ffn_hidden_size < 1)
-            return mcp_fail(err, MCP_INVALID, "ffn_hidden_size=0: a dense MLP needs at least 1");
-        if (kind->num_experts != 0)
-            return mcp_fail(err, MCP_INVALID,
-                            "num_experts=%d belongs to mlp \"experts\", this is "
-                            "\"dense\"",
-                            kind->num_experts);
-        return MCP_OK;
-    }
-    if (kind->num_experts < 1 || kind->moe_ffn_hidden_size < 1)
-        return mcp_fail(err, MCP_INVALID,
-                        "num_experts=%d and moe_ffn_hidden_size=%d: mlp \"experts\" needs at least "
-                        "1 of both",
-                        kind->num_experts, kind->moe_ffn_hidden_size);
-    if (kind->experts_per_token < 1 || kind->experts_per_token > kind->num_experts)
-        return mcp_fail(err, MCP_INVALID, "experts_per_token=%d must lie in 1..num_experts=%d",
-                        kind->experts_per_token, kind->num_experts);
-    return MCP_OK;
-}
-
-static enum mcp_status check_kinds(const struct mcp_model *model, struct mcp_error *err)
-{
-    if (model->num_kinds < 1 || model->num_kinds > MCP_MAX_LAYER_KINDS)
-        return mcp_fail(err, MCP_INVALID, "%d kinds of layers; 1..%d are possible",
-                        model->num_kinds, MCP_MAX_LAYER_KINDS);
-    for (int i = 0; i < model->num_kinds; i++) {
-        const struct mcp_layer_kind *kind = &model->kinds[i];
-        MCP_TRY(check_ranges(kind, kind_fields, MCP_COUNT_OF(kind_fields), err));
-        MCP_TRY(check_attention(kind, err));
-        MCP_TRY(check_mlp(kind, err));
-    }
-    for (int layer = 0; layer < model->num_layers; layer++)
-        if (model->layer_kind[layer] >= model->num_kinds)
-            return mcp_fail(err, MCP_INVALID, "layer %d is of kind %d, but there are %d kinds",
-                            layer, model->layer_kind[layer], model->num_kinds);
-    if (model->num_mtp_layers > 0 && (model->mtp_kind < 0 || model->mtp_kind >= model->num_kinds))
-        return mcp_fail(err, MCP_INVALID, "mtp_kind=%d, but there are %d kinds of layers",
-                        model->mtp_kind, model->num_kinds);
-    return MCP_OK;
-}
-
-/* The largest layer as often as there are layers, an upper bound of the total. */
-static enum mcp_status check_total(const struct mcp_model *model, struct mcp_error *err)
-{
-    int64_t largest = 0;
-    for (int i = 0; i < model->num_kinds; i++) {
-        const struct mcp_parameters count = mcp_layer_parameters(model, &model->kinds[i]);
-        const int64_t layer = mcp_parameters_total(&count);
-        largest = layer > largest ? layer : largest;
-    }
-    const int64_t layers = (int64_t)model->num_layers + 2 * (int64_t)model->num_mtp_layers;
-    int64_t total;
-    if (!mcp_multiply(largest, layers, &total) || total > MAX_PARAMETERS)
-        return mcp_fail(err, MCP_INVALID,
-                        "too large: num_layers=%d layers of %" PRId64
-                        " parameters exceed 2^53 parameters",
-                        model->num_layers, largest);
-    return MCP_OK;
-}
-
-enum mcp_status mcp_model_check(const struct mcp_model *model, struct mcp_error *err)
-{
-    MCP_TRY(check_ranges(model, model_fields, MCP_COUNT_OF(model_fields), err));
-    if (model->position == MCP_POSITION_LEARNED && model->max_sequence_length < 1)
-        return mcp_fail(err, MCP_INVALID,
-                        "max_sequence_length=0: learned positions need their number");
-    MCP_TRY(check_kinds(model, err));
-    return check_total(model, err);
-}
-
 /* Reading our own format -------------------------------------------------- */
 
-static enum mcp_status read_fields(struct mcp_json *json, const struct field *fields, size_t count,
-                                   void *object, struct mcp_error *err)
+static enum mcp_status read_fields(struct mcp_json *json, const struct mcp_model_field *fields,
+                                   size_t count, void *object, struct mcp_error *err)
 {
     for (size_t i = 0; i < count; i++) {
         void *value = (char *)object + fields[i].offset;
@@ -289,6 +81,12 @@ static enum mcp_status maybe_choice(struct mcp_json *json, const char *key,
     return mcp_json_has(json, key) ? mcp_json_choice(json, key, names, count, out, err) : MCP_OK;
 }
 
+/* The multiple of `unit` at or below `value`, at least one `unit`. */
+static int multiple_below(int value, int unit)
+{
+    return value < unit ? unit : value - value % unit;
+}
+
 /* head_dim = hidden_size / num_attention_heads where it is not given. */
 static enum mcp_status default_head_dim(const struct mcp_json *json, int hidden_size,
                                         struct mcp_layer_kind *kind, struct mcp_error *err)
@@ -304,22 +102,32 @@ static enum mcp_status default_head_dim(const struct mcp_json *json, int hidden_
     return MCP_OK;
 }
 
-static enum mcp_status read_kind(struct mcp_json *json, const struct mcp_model *model,
-                                 struct mcp_layer_kind *kind, struct mcp_error *err)
+static enum mcp_status read_heads(struct mcp_json *json, const struct mcp_model *model,
+                                  struct mcp_layer_kind *kind, struct mcp_error *err)
 {
-    int attention = MCP_ATTENTION_GROUPED, mlp = MCP_MLP_DENSE;
-    MCP_TRY(maybe_choice(json, "attention", mcp_attention_names, 2, &attention, err));
-    MCP_TRY(maybe_choice(json, "mlp", mcp_mlp_names, 2, &mlp, err));
-    *kind = (struct mcp_layer_kind){.attention = (enum mcp_attention_kind)attention,
-                                    .mlp = (enum mcp_mlp_kind)mlp};
     MCP_TRY(mcp_json_int(json, "num_attention_heads", &kind->num_attention_heads, err));
-    kind->num_kv_heads = kind->num_attention_heads;
-    MCP_TRY(read_fields(json, kind_fields, MCP_COUNT_OF(kind_fields), kind, err));
-    if (!mcp_json_has(json, "head_dim"))
+    if (mcp_has_softmax(kind))
+        kind->num_kv_heads = kind->num_attention_heads;
+    MCP_TRY(read_fields(json, mcp_kind_fields, MCP_COUNT_OF(mcp_kind_fields), kind, err));
+    if (!mcp_json_has(json, "head_dim") && mcp_has_softmax(kind))
         MCP_TRY(default_head_dim(json, model->hidden_size, kind, err));
     if (!mcp_json_has(json, "value_head_dim"))
         kind->value_head_dim = kind->head_dim;
     return MCP_OK;
+}
+
+static enum mcp_status read_kind(struct mcp_json *json, const struct mcp_model *model,
+                                 struct mcp_layer_kind *kind, struct mcp_error *err)
+{
+    int attention = MCP_ATTENTION_GROUPED, mlp = MCP_MLP_DENSE;
+    MCP_TRY(
+        maybe_choice(json, "attention", mcp_attention_names, MCP_NUM_ATTENTIONS, &attention, err));
+    MCP_TRY(maybe_choice(json, "mlp", mcp_mlp_names, MCP_NUM_MLPS, &mlp, err));
+    *kind = (struct mcp_layer_kind){.attention = (enum mcp_attention_kind)attention,
+                                    .mlp = (enum mcp_mlp_kind)mlp};
+    if (kind->attention == MCP_ATTENTION_NONE)
+        return read_fields(json, mcp_kind_fields, MCP_COUNT_OF(mcp_kind_fields), kind, err);
+    return read_heads(json, model, kind, err);
 }
 
 static enum mcp_status read_kinds(struct mcp_json *json, struct mcp_model *model,
@@ -433,9 +241,9 @@ static enum mcp_status read_own(struct mcp_arena *arena, struct mcp_json *json,
     MCP_TRY(mcp_json_int(json, "num_layers", &model->num_layers, err));
     MCP_TRY(mcp_json_int(json, "hidden_size", &model->hidden_size, err));
     MCP_TRY(mcp_json_int(json, "vocab_size", &model->vocab_size, err));
-    MCP_TRY(read_fields(json, model_fields, MCP_COUNT_OF(model_fields), model, err));
+    MCP_TRY(read_fields(json, mcp_model_fields, MCP_COUNT_OF(mcp_model_fields), model, err));
     MCP_TRY(mcp_json_maybe_int(json, "mtp_kind", &model->mtp_kind, err));
-    MCP_TRY(check_ranges(model, model_fields, MCP_COUNT_OF(model_fields), err));
+    MCP_TRY(mcp_fields_check(model, mcp_model_fields, MCP_COUNT_OF(mcp_model_fields), err));
     MCP_TRY(read_kinds(json, model, err));
     MCP_TRY(read_layers(arena, json, model, err));
     skip_derived(json);
@@ -475,31 +283,67 @@ static const char *name_of_file(struct mcp_arena *arena, const char *path)
     return mcp_strndup(arena, base, mcp_ends_with(base, ".json") ? length - 5 : length);
 }
 
+static bool is_preset(const char *name)
+{
+    for (size_t i = 0; i < mcp_preset_count("models"); i++)
+        if (mcp_same(mcp_preset_at("models", i)->name, name))
+            return true;
+    return false;
+}
+
+/* Megatron's arguments, or JSON as Python writes it. */
+static enum mcp_status read_file(struct mcp_arena *arena, const char *path, struct mcp_model *out,
+                                 struct mcp_error *err)
+{
+    struct mcp_text text;
+    struct mcp_json *json;
+    size_t not_finite = 0;
+    const char *file = mcp_same(path, "-") ? "standard input" : path;
+    MCP_TRY(mcp_file_read(arena, path, MAX_FILE_BYTES, &text, err));
+    if (strlen(text.data) == text.length && mcp_is_megatron(text.data)) {
+        MCP_TRY(mcp_model_from_megatron(arena, file, text.data, out, err));
+        out->name = name_of_file(arena, file);
+        return mcp_model_check(out, err);
+    }
+    MCP_TRY(mcp_json_parse_python(arena, file, text.data, text.length, &json, &not_finite, err));
+    MCP_TRY(mcp_model_from_json(arena, json, out, err));
+    if (!mcp_json_has(json, "schema"))
+        out->name = name_of_file(arena, file);
+    if (not_finite > 0)
+        out->ignored = mcp_format(arena, "%s%s%zu numbers that are not finite (read as null)",
+                                  out->ignored, out->ignored[0] == '\0' ? "" : ", ", not_finite);
+    return MCP_OK;
+}
+
 enum mcp_status mcp_model_load(struct mcp_arena *arena, const char *name_or_path,
                                struct mcp_model *out, struct mcp_error *err)
 {
     struct mcp_json *json;
-    MCP_TRY(mcp_preset_read(arena, "models", name_or_path, &json, err));
-    const enum mcp_status status = mcp_model_from_json(arena, json, out, err);
+    const bool is_file = !is_preset(name_or_path) &&
+                         (mcp_same(name_or_path, "-") || access(name_or_path, F_OK) == 0);
+    enum mcp_status status;
+    if (is_file) {
+        status = read_file(arena, name_or_path, out, err);
+    } else {
+        MCP_TRY(mcp_preset_read(arena, "models", name_or_path, &json, err));
+        status = mcp_model_from_json(arena, json, out, err);
+    }
     if (status == MCP_INVALID) /* unlike a format error it does not name the file */
         mcp_error_prefix(err, mcp_printable(arena, name_or_path));
-    MCP_TRY(status);
-    if (!mcp_json_has(json, "schema"))
-        out->name = name_of_file(arena, name_or_path);
-    return MCP_OK;
+    return status;
 }
 
 /* Writing ----------------------------------------------------------------- */
 
 /* Zeros and falses go without saying. */
-static void write_fields(const void *object, const struct field *fields, size_t count,
+static void write_fields(const void *object, const struct mcp_model_field *fields, size_t count,
                          struct mcp_json *json)
 {
     for (size_t i = 0; i < count; i++) {
-        if (fields[i].is_bool && get_bool(object, &fields[i]))
+        if (fields[i].is_bool && mcp_field_bool(object, &fields[i]))
             mcp_json_set_bool(json, fields[i].key, true);
-        if (!fields[i].is_bool && get_int(object, &fields[i]) != 0)
-            mcp_json_set_int(json, fields[i].key, get_int(object, &fields[i]));
+        if (!fields[i].is_bool && mcp_field_int(object, &fields[i]) != 0)
+            mcp_json_set_int(json, fields[i].key, mcp_field_int(object, &fields[i]));
     }
 }
 
@@ -554,7 +398,7 @@ void mcp_model_to_json(const struct mcp_model *model, struct mcp_json *object)
     write_text(object, "family", model->family);
     write_text(object, "source", model->source);
     write_text(object, "note", model->note);
-    write_fields(model, model_fields, MCP_COUNT_OF(model_fields), object);
+    write_fields(model, mcp_model_fields, MCP_COUNT_OF(mcp_model_fields), object);
     if (model->num_mtp_layers > 0)
         mcp_json_set_int(object, "mtp_kind", model->mtp_kind);
     mcp_json_set_string(object, "norm", norm_names[model->norm]);
@@ -565,7 +409,7 @@ void mcp_model_to_json(const struct mcp_model *model, struct mcp_json *object)
         struct mcp_json *kind = mcp_json_add_object(kinds);
         mcp_json_set_string(kind, "attention", mcp_attention_names[model->kinds[i].attention]);
         mcp_json_set_string(kind, "mlp", mcp_mlp_names[model->kinds[i].mlp]);
-        write_fields(&model->kinds[i], kind_fields, MCP_COUNT_OF(kind_fields), kind);
+        write_fields(&model->kinds[i], mcp_kind_fields, MCP_COUNT_OF(mcp_kind_fields), kind);
     }
     if (model->num_kinds > 1)
         write_layers(model, object);

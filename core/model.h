@@ -3,7 +3,8 @@
  * A model is a list of layers; equal layers share a `struct mcp_layer_kind`.
  * Shapes only: nothing here knows about time, ranks or memory. Reads Hugging
  * Face config.json (core/model_hf.c: one alias table and one row per family) and
- * our own model file (docs/FORMATS.md), told apart by the "schema" key. */
+ * our own model file (docs/FORMATS.md), told apart by the "schema" key; and Megatron's
+ * arguments (core/model_megatron.c), which are no JSON. */
 #ifndef MCP_CORE_MODEL_H
 #define MCP_CORE_MODEL_H
 
@@ -14,33 +15,61 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* How a layer mixes tokens. The recurrent kinds keep a state instead of keys and
+ * values: each of num_attention_heads heads a matrix [state_size, head_dim]. Their
+ * queries and keys (Mamba: C and B) are state_size wide, num_groups of them; their
+ * values are head_dim wide (state space duality, arXiv 2405.21060 section 4). */
 enum mcp_attention_kind {
-    MCP_ATTENTION_GROUPED, /* multi-head, multi-query, grouped-query */
-    MCP_ATTENTION_LATENT   /* MLA, DeepSeek-V2 (arXiv 2405.04434) section 2.1 */
+    MCP_ATTENTION_GROUPED,     /* multi-head, multi-query, grouped-query */
+    MCP_ATTENTION_LATENT,      /* MLA, DeepSeek-V2 (arXiv 2405.04434) section 2.1 */
+    MCP_ATTENTION_GATED_DELTA, /* Gated DeltaNet (arXiv 2412.06464): Qwen3-Next */
+    MCP_ATTENTION_LIGHTNING,   /* MiniMax-01 (arXiv 2501.08313) section 2.2 */
+    MCP_ATTENTION_MAMBA,       /* arXiv 2312.00752; every channel is a head of 1 */
+    MCP_ATTENTION_MAMBA2,      /* arXiv 2405.21060 */
+    MCP_ATTENTION_NONE,        /* the layer has an MLP only */
+    MCP_NUM_ATTENTIONS
 };
-enum mcp_norm_kind { MCP_RMSNORM, MCP_LAYERNORM };
+enum mcp_norm_kind {
+    MCP_RMSNORM,
+    MCP_LAYERNORM,
+    MCP_LAYERNORM_NO_BIAS,
+    MCP_NORM_NO_WEIGHT, /* OLMo: LayerNorm that trains nothing */
+    MCP_NUM_NORMS
+};
 enum mcp_position_kind {
     MCP_POSITION_ROTARY,
     MCP_POSITION_LEARNED,
     MCP_POSITION_ALIBI,
     MCP_POSITION_NONE
 };
-enum mcp_mlp_kind { MCP_MLP_DENSE, MCP_MLP_EXPERTS };
+enum mcp_mlp_kind { MCP_MLP_DENSE, MCP_MLP_EXPERTS, MCP_MLP_NONE, MCP_NUM_MLPS };
 
 struct mcp_layer_kind {
     enum mcp_attention_kind attention;
     int num_attention_heads;
-    int num_kv_heads;   /* equals num_attention_heads for multi-head attention */
-    int head_dim;       /* of queries and keys; MLA: nope + rope */
+    int num_kv_heads;   /* equals num_attention_heads for multi-head attention; recurrent: 0 */
+    int head_dim;       /* of queries and keys; MLA: nope + rope; recurrent: of values */
     int value_head_dim; /* of values; equals head_dim except in MLA */
     int q_lora_rank;    /* MLA; 0: queries are projected directly */
     int kv_lora_rank;
     int qk_rope_head_dim;
-    int sliding_window; /* tokens; 0: full causal attention */
+    int sliding_window;       /* tokens; 0: full causal attention */
+    int attention_chunk_size; /* Llama 4: tokens that attend to one another; 0: all */
+    int index_num_heads;      /* DeepSeek-V3.2's indexer, which chooses index_topk keys */
+    int index_head_dim;       /* for each query; 0: none */
+    int index_topk;
+    int state_size;     /* recurrent kinds: rows of a head's state */
+    int num_groups;     /* ... heads of queries and keys */
+    int conv_kernel;    /* ... tokens of the short convolution; 0: none */
+    int chunk_size;     /* ... tokens of one chunk of the scan; 1: token by token */
+    int time_step_rank; /* Mamba: the step's low rank */
+    bool conv_bias;
+    bool attention_output_gate; /* Qwen3-Next: as many gates as queries */
+    bool keys_are_values;       /* Gemma 4: no projection of values */
     bool attention_sinks;
     bool attention_bias; /* on the Q, K, V projections */
     bool attention_output_bias;
-    bool qk_norm;           /* a norm over head_dim on queries and keys */
+    bool qk_norm;           /* a norm over head_dim on queries and keys; Mamba: on dt, B, C */
     bool qk_layernorm_full; /* ... over all heads together, hidden-wide */
     enum mcp_mlp_kind mlp;
     bool gated_mlp; /* SwiGLU, GEGLU: two input matrices */
@@ -68,6 +97,9 @@ struct mcp_model {
     enum mcp_norm_kind norm;
     enum mcp_position_kind position;
     bool tied_embeddings;
+    bool head_bias;
+    bool embedding_norm; /* BLOOM: a norm over the embeddings */
+    int extra_positions; /* OPT: rows of learned positions beyond max_sequence_length */
     int norms_per_layer; /* 2; 4 where outputs are normed too; 1 in parallel blocks */
     int num_kinds;
     struct mcp_layer_kind kinds[MCP_MAX_LAYER_KINDS];
@@ -91,8 +123,31 @@ void mcp_model_to_json(const struct mcp_model *model, struct mcp_json *object);
  * MCP_MAX_LAYER_KINDS are taken. */
 int mcp_model_add_kind(struct mcp_model *model, const struct mcp_layer_kind *kind);
 bool mcp_layer_kind_equal(const struct mcp_layer_kind *a, const struct mcp_layer_kind *b);
-extern const char *const mcp_attention_names[2]; /* "grouped", "latent" */
-extern const char *const mcp_mlp_names[2];       /* "dense", "experts" */
+extern const char *const mcp_attention_names[MCP_NUM_ATTENTIONS]; /* "grouped", "latent" ... */
+extern const char *const mcp_mlp_names[MCP_NUM_MLPS];             /* "dense", "experts", "none" */
+
+/* Keeps a state: gated delta rule, lightning, Mamba. Its columns: see below. */
+bool mcp_is_recurrent(const struct mcp_layer_kind *kind);
+/* Has a softmax over keys: grouped or latent. */
+bool mcp_has_softmax(const struct mcp_layer_kind *kind);
+/* Norms over the hidden size that the layer has before and after its parts. */
+int mcp_attention_norms(const struct mcp_model *model, const struct mcp_layer_kind *kind);
+int mcp_mlp_norms(const struct mcp_model *model, const struct mcp_layer_kind *kind);
+
+/* Columns of a recurrent layer's projections, of `heads` heads in `groups` groups:
+ * all that the input projection makes, and those the convolution passes. */
+int64_t mcp_recurrent_inputs(const struct mcp_layer_kind *kind, int64_t heads, int64_t groups);
+int64_t mcp_recurrent_conv(const struct mcp_layer_kind *kind, int64_t heads, int64_t groups);
+/* Trained numbers of so many heads beside matrices: steps, decays, skips. */
+int64_t mcp_recurrent_scalars(const struct mcp_layer_kind *kind, int64_t heads);
+/* Multiply-adds of a scan per token (docs/COST_MODEL.md 2.4), the chunks no longer
+ * than the sequence: of `heads` states [state_size, head_dim] in `groups` groups. */
+struct mcp_scan {
+    bool is_delta_rule;
+    double heads, groups, state_size, head_dim, chunk_size;
+};
+double mcp_scan_products(const struct mcp_scan *scan);
+int mcp_scan_chunk(const struct mcp_layer_kind *kind, int64_t sequence_length);
 
 /* The kind of decoder layer `layer`, 0 .. num_layers - 1. */
 const struct mcp_layer_kind *mcp_model_layer(const struct mcp_model *model, int layer);
@@ -120,9 +175,13 @@ int64_t mcp_layer_active_parameters(const struct mcp_model *model,
 int64_t mcp_model_active_parameters(const struct mcp_model *model);
 
 /* Numbers one token leaves in the key-value cache of one layer: 2 kv d, or the
- * latent and the rotary key in MLA. */
+ * latent and the rotary key in MLA, and the indexer's key; 0 in recurrent layers. */
 int64_t mcp_layer_kv_elements_per_token(const struct mcp_layer_kind *kind);
 int64_t mcp_model_kv_elements_per_token(const struct mcp_model *model);
+/* Numbers that one sequence leaves in a layer whatever its length: states and the
+ * convolution's last tokens; 0 where there are keys and values. */
+int64_t mcp_layer_state_elements(const struct mcp_layer_kind *kind);
+int64_t mcp_model_state_elements(const struct mcp_model *model);
 
 /* Forward FLOPs per token at `sequence_length`: 2 per multiply-add, causal
  * attention counted half, windows respected, LM head in, look-up out (DESIGN 4).
@@ -133,7 +192,8 @@ double mcp_layer_flops_per_token_forward(const struct mcp_model *model,
 double mcp_model_flops_per_token_forward(const struct mcp_model *model, int64_t sequence_length);
 
 /* (query, key) pairs one head computes in one sequence under a causal mask:
- * s^2 / 2, or s w - w^2 / 2 for a window w < s. */
+ * s^2 / 2; s w - w^2 / 2 for a window w < s, or for w keys that an indexer chooses;
+ * s c / 2 within chunks of c < s tokens. */
 double mcp_attention_pairs(const struct mcp_layer_kind *kind, int64_t sequence_length);
 
 /* Range and consistency of every field, in one sentence (MCP_INVALID). */

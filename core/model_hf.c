@@ -1,192 +1,15 @@
-/* core/model_hf.c: Hugging Face's config.json read as a model.
+/* core/model_hf.c: Hugging Face's config.json read as a model: its layers, one by one.
  *
- * A new spelling of a key is a word in `aliases`; a new family is a row of
- * core/model_family.c. */
+ * Sizes come from core/model_config.c, families from core/model_family.c. */
 #include "core/model_hf.h"
-#include "core/model_family.h"
+#include "core/model_config.h"
 #include "core/text.h"
 
 #include <assert.h>
 
-#define MAX_CONFIG_LAYERS 65536
-
-/* Keys ---------------------------------------------------------------------- */
-
-enum key {
-    NUM_LAYERS,
-    HIDDEN_SIZE,
-    NUM_HEADS,
-    NUM_KV_HEADS,
-    HEAD_DIM,
-    FFN_SIZE,
-    VOCAB_SIZE,
-    MAX_POSITIONS,
-    SLIDING_WINDOW,
-    MAX_WINDOW_LAYERS,
-    Q_LORA_RANK,
-    KV_LORA_RANK,
-    QK_NOPE_HEAD_DIM,
-    QK_ROPE_HEAD_DIM,
-    V_HEAD_DIM,
-    NUM_EXPERTS,
-    EXPERTS_PER_TOKEN,
-    MOE_FFN_SIZE,
-    NUM_SHARED_EXPERTS,
-    SHARED_FFN_SIZE,
-    FIRST_DENSE_LAYERS,
-    MOE_LAYER_STEP,
-    NUM_MTP_LAYERS,
-    NUM_KEYS
-};
-
-#define MAX_ALIASES 5
-static const char *const aliases[NUM_KEYS][MAX_ALIASES] = {
-    [NUM_LAYERS] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers"},
-    [HIDDEN_SIZE] = {"hidden_size", "n_embd", "d_model"},
-    [NUM_HEADS] = {"num_attention_heads", "n_head", "n_heads", "num_heads"},
-    [NUM_KV_HEADS] = {"num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_head_kv"},
-    [HEAD_DIM] = {"head_dim", "kv_channels"},
-    [FFN_SIZE] = {"intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim", "d_ff"},
-    [VOCAB_SIZE] = {"vocab_size", "padded_vocab_size"},
-    [MAX_POSITIONS] = {"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"},
-    [SLIDING_WINDOW] = {"sliding_window"},
-    [MAX_WINDOW_LAYERS] = {"max_window_layers"},
-    [Q_LORA_RANK] = {"q_lora_rank"},
-    [KV_LORA_RANK] = {"kv_lora_rank"},
-    [QK_NOPE_HEAD_DIM] = {"qk_nope_head_dim"},
-    [QK_ROPE_HEAD_DIM] = {"qk_rope_head_dim"},
-    [V_HEAD_DIM] = {"v_head_dim"},
-    [NUM_EXPERTS] = {"num_experts", "num_local_experts", "n_routed_experts"},
-    [EXPERTS_PER_TOKEN] = {"num_experts_per_tok", "experts_per_token", "num_experts_per_token"},
-    [MOE_FFN_SIZE] = {"moe_intermediate_size"},
-    [NUM_SHARED_EXPERTS] = {"n_shared_experts"},
-    [SHARED_FFN_SIZE] = {"shared_expert_intermediate_size"},
-    [FIRST_DENSE_LAYERS] = {"first_k_dense_replace"},
-    [MOE_LAYER_STEP] = {"moe_layer_freq", "decoder_sparse_step"},
-    [NUM_MTP_LAYERS] = {"num_nextn_predict_layers"},
-};
-
-struct config {
-    struct mcp_json *json;
-    const struct mcp_family *family;
-    int value[NUM_KEYS]; /* 0: absent */
-    struct mcp_layer_rules rules;
-    unsigned char *is_listed;   /* [num_layers] in mlp_only_layers */
-    unsigned char *is_windowed; /* [num_layers] */
-};
-
-static bool has_trait(const struct config *config, unsigned trait)
-{
-    return (config->family->traits & trait) != 0;
-}
-
-/* Sizes --------------------------------------------------------------------- */
-
-/* All spellings of a key that are present must agree. */
-static enum mcp_status read_key(struct config *config, enum key key, struct mcp_error *err)
-{
-    const char *first = NULL;
-    for (int i = 0; i < MAX_ALIASES && aliases[key][i] != NULL; i++) {
-        const char *name = aliases[key][i];
-        int value;
-        if (!mcp_json_has(config->json, name))
-            continue;
-        MCP_TRY(mcp_json_int(config->json, name, &value, err));
-        if (first != NULL && value != config->value[key])
-            return mcp_json_fail(config->json, err, "%s is %d but %s is %d", first,
-                                 config->value[key], name, value);
-        first = name;
-        config->value[key] = value;
-    }
-    return MCP_OK;
-}
-
-static bool is_present(const struct config *config, enum key key)
-{
-    for (int i = 0; i < MAX_ALIASES && aliases[key][i] != NULL; i++)
-        if (mcp_json_has(config->json, aliases[key][i]))
-            return true;
-    return false;
-}
-
-/* The key of the file that most resembles `name`, or NULL. */
-static const char *nearest_key(struct mcp_arena *arena, struct mcp_json *json, const char *name)
-{
-    const size_t count = mcp_json_count(json);
-    const char **keys = MCP_ARRAY(arena, count + 1, const char *);
-    for (size_t i = 0; i < count; i++)
-        (void)mcp_json_member(json, i, &keys[i]);
-    return mcp_nearest(name, keys, count);
-}
-
-/* Sizes for which nothing may be assumed. */
-static enum mcp_status require_key(struct mcp_arena *arena, const struct config *config,
-                                   enum key key, struct mcp_error *err)
-{
-    if (is_present(config, key))
-        return config->value[key] > 0
-                   ? MCP_OK
-                   : mcp_json_fail(config->json, err, "%s is 0; at least 1 is needed",
-                                   aliases[key][0]);
-    struct mcp_text others = mcp_text_new(arena);
-    for (int i = 1; i < MAX_ALIASES && aliases[key][i] != NULL; i++)
-        mcp_text_add(&others, "%s%s", i == 1 ? ", also called " : ", ", aliases[key][i]);
-    const char *nearest = nearest_key(arena, config->json, aliases[key][0]);
-    return mcp_json_fail(config->json, err, "%s%s is missing or null%s%s%s", aliases[key][0],
-                         others.data, nearest == NULL ? "" : "; did \"",
-                         nearest == NULL ? "" : mcp_printable(arena, nearest),
-                         nearest == NULL ? "" : "\" mean it?");
-}
-
-static enum mcp_status require_keys(struct mcp_arena *arena, const struct config *config,
-                                    struct mcp_error *err)
-{
-    static const enum key always_needed[] = {HIDDEN_SIZE, NUM_LAYERS, NUM_HEADS, VOCAB_SIZE};
-    static const enum key latent[] = {KV_LORA_RANK, QK_NOPE_HEAD_DIM, QK_ROPE_HEAD_DIM, V_HEAD_DIM};
-    static const enum key experts[] = {NUM_EXPERTS, EXPERTS_PER_TOKEN};
-    for (size_t i = 0; i < MCP_COUNT_OF(always_needed); i++)
-        MCP_TRY(require_key(arena, config, always_needed[i], err));
-    for (size_t i = 0; has_trait(config, MCP_FAMILY_LATENT) && i < MCP_COUNT_OF(latent); i++)
-        MCP_TRY(require_key(arena, config, latent[i], err));
-    for (size_t i = 0; has_trait(config, MCP_FAMILY_EXPERTS) && i < MCP_COUNT_OF(experts); i++)
-        MCP_TRY(require_key(arena, config, experts[i], err));
-    if (has_trait(config, MCP_FAMILY_EXPERTS) && !has_trait(config, MCP_FAMILY_FFN_IS_MOE))
-        MCP_TRY(require_key(arena, config, MOE_FFN_SIZE, err));
-    if (config->family->position == MCP_POSITION_LEARNED)
-        MCP_TRY(require_key(arena, config, MAX_POSITIONS, err));
-    if (config->family->ffn_per_hidden == 0)
-        MCP_TRY(require_key(arena, config, FFN_SIZE, err));
-    return MCP_OK;
-}
-
-static enum mcp_status read_sizes(struct mcp_arena *arena, struct config *config,
-                                  struct mcp_error *err)
-{
-    config->value[MAX_WINDOW_LAYERS] = config->family->max_window_layers;
-    for (int key = 0; key < NUM_KEYS; key++)
-        MCP_TRY(read_key(config, (enum key)key, err));
-    MCP_TRY(require_keys(arena, config, err));
-    if (config->value[NUM_LAYERS] > MAX_CONFIG_LAYERS)
-        return mcp_json_fail(config->json, err, "%s is %d; at most %d are possible",
-                             aliases[NUM_LAYERS][0], config->value[NUM_LAYERS], MAX_CONFIG_LAYERS);
-    return MCP_OK;
-}
-
 /* Which layers -------------------------------------------------------------- */
 
-static void make_rules(struct mcp_arena *arena, struct config *config)
-{
-    config->is_listed = MCP_ARRAY(arena, config->value[NUM_LAYERS], unsigned char);
-    config->is_windowed = MCP_ARRAY(arena, config->value[NUM_LAYERS], unsigned char);
-    config->rules = (struct mcp_layer_rules){
-        .first_dense_layers = config->value[FIRST_DENSE_LAYERS],
-        .moe_layer_step = config->value[MOE_LAYER_STEP],
-        .max_window_layers = config->value[MAX_WINDOW_LAYERS],
-        .is_listed_dense = config->is_listed,
-    };
-}
-
-static enum mcp_status read_dense_layers(struct config *config, struct mcp_error *err)
+static enum mcp_status list_dense_layers(struct mcp_config *config, struct mcp_error *err)
 {
     struct mcp_json *list;
     if (!mcp_json_has(config->json, "mlp_only_layers"))
@@ -195,171 +18,339 @@ static enum mcp_status read_dense_layers(struct config *config, struct mcp_error
     for (size_t i = 0; i < mcp_json_count(list); i++) {
         int layer;
         MCP_TRY(mcp_json_as_int(mcp_json_at(list, i), &layer, err));
-        if (layer < 0 || layer >= config->value[NUM_LAYERS])
+        if (layer < 0 || layer >= config->value[MCP_KEY_NUM_LAYERS])
             return mcp_json_fail(list, err, "layer %d is not one of the %d layers", layer,
-                                 config->value[NUM_LAYERS]);
-        config->is_listed[layer] = 1;
+                                 config->value[MCP_KEY_NUM_LAYERS]);
+        config->mlp[layer] = MCP_MLP_DENSE;
     }
     return MCP_OK;
 }
 
-static enum mcp_status read_layer_types(struct config *config, struct mcp_error *err)
+static enum mcp_status mark_mlps(struct mcp_config *config, struct mcp_error *err)
 {
     struct mcp_json *list;
-    MCP_TRY(mcp_json_array(config->json, "layer_types", &list, err));
-    if (mcp_json_count(list) != (size_t)config->value[NUM_LAYERS])
-        return mcp_json_fail(list, err, "%zu entries, but there are %d layers",
-                             mcp_json_count(list), config->value[NUM_LAYERS]);
+    if (!mcp_config_is(config, MCP_FAMILY_EXPERTS) || config->value[MCP_KEY_NUM_EXPERTS] == 0)
+        return MCP_OK;
+    for (int layer = 0; layer < config->value[MCP_KEY_NUM_LAYERS]; layer++)
+        if (config->family->is_sparse == NULL || config->family->is_sparse(config, layer))
+            config->mlp[layer] = MCP_MLP_EXPERTS;
+    MCP_TRY(mcp_config_layer_list(config, "moe_layer_freq", &list, err));
+    for (size_t i = 0; list != NULL && i < mcp_json_count(list); i++) {
+        int sparse;
+        MCP_TRY(mcp_json_as_int(mcp_json_at(list, i), &sparse, err));
+        config->mlp[i] = sparse != 0 ? MCP_MLP_EXPERTS : MCP_MLP_DENSE;
+    }
+    return list_dense_layers(config, err);
+}
+
+static const struct {
+    const char *name;
+    enum mcp_mixer mixer;
+} layer_types[] = {
+    {"full_attention", MCP_MIX_FULL},     {"sliding_attention", MCP_MIX_WINDOW},
+    {"chunked_attention", MCP_MIX_CHUNK}, {"linear_attention", MCP_MIX_STATE},
+    {"attention", MCP_MIX_FULL},          {"mamba", MCP_MIX_STATE},
+};
+
+static bool has_states(const struct mcp_config *config)
+{
+    return mcp_config_is(config, MCP_FAMILY_GATED_DELTA | MCP_FAMILY_LIGHTNING | MCP_FAMILY_MAMBA |
+                                     MCP_FAMILY_MAMBA2);
+}
+
+static enum mcp_status read_layer_types(struct mcp_config *config, struct mcp_json *list,
+                                        struct mcp_error *err)
+{
     for (size_t i = 0; i < mcp_json_count(list); i++) {
         const char *type;
+        size_t k = 0;
         MCP_TRY(mcp_json_as_string(mcp_json_at(list, i), &type, err));
-        config->is_windowed[i] = mcp_same(type, "sliding_attention");
-        if (!config->is_windowed[i] && !mcp_same(type, "full_attention"))
+        while (k < MCP_COUNT_OF(layer_types) && !mcp_same(type, layer_types[k].name))
+            k++;
+        if (k == MCP_COUNT_OF(layer_types) ||
+            (layer_types[k].mixer == MCP_MIX_STATE && !has_states(config)))
             return mcp_json_fail(list, err,
                                  "layer %zu is neither \"full_attention\" nor "
-                                 "\"sliding_attention\"",
-                                 i);
+                                 "\"sliding_attention\"%s",
+                                 i, has_states(config) ? " nor \"linear_attention\"" : "");
+        config->mixer[i] = (unsigned char)layer_types[k].mixer;
     }
     return MCP_OK;
 }
 
-/* layer_types where given, else the family's rule. */
-static enum mcp_status read_windows(struct config *config, struct mcp_error *err)
+/* Windows are what they say, but Qwen's are off unless asked for. */
+static enum mcp_status read_window(struct mcp_config *config, struct mcp_error *err)
 {
     bool use_window = true;
-    if (!is_present(config, SLIDING_WINDOW))
-        config->value[SLIDING_WINDOW] = config->family->window;
-    if (config->family->max_window_layers > 0) { /* Qwen: off unless asked for */
+    if (config->value[MCP_KEY_MAX_WINDOW_LAYERS] > 0) {
         use_window = false;
-        MCP_TRY(mcp_json_maybe_bool(config->json, "use_sliding_window", &use_window, err));
+        MCP_TRY(mcp_config_maybe_bool(config, "use_sliding_window", &use_window, err));
     }
-    if (!use_window || config->family->is_windowed == NULL)
-        config->value[SLIDING_WINDOW] = 0;
-    if (mcp_json_has(config->json, "layer_types"))
-        return read_layer_types(config, err);
-    for (int layer = 0; config->value[SLIDING_WINDOW] > 0 && layer < config->value[NUM_LAYERS];
-         layer++)
-        config->is_windowed[layer] = config->family->is_windowed(&config->rules, layer);
+    if (!use_window)
+        config->value[MCP_KEY_SLIDING_WINDOW] = 0;
     return MCP_OK;
 }
 
-/* Layer kinds --------------------------------------------------------------- */
+/* layer_types where given, else the family's rules. */
+static enum mcp_status mark_mixers(struct mcp_config *config, struct mcp_error *err)
+{
+    const struct mcp_family *family = config->family;
+    struct mcp_json *list;
+    MCP_TRY(read_window(config, err));
+    for (int layer = 0; layer < config->value[MCP_KEY_NUM_LAYERS]; layer++) {
+        enum mcp_mixer mixer = MCP_MIX_FULL;
+        if (family->has_state != NULL && family->has_state(config, layer))
+            mixer = MCP_MIX_STATE;
+        else if (family->is_windowed != NULL && family->is_windowed(config, layer))
+            mixer = MCP_MIX_WINDOW;
+        config->mixer[layer] = (unsigned char)mixer;
+    }
+    MCP_TRY(mcp_config_layer_list(config, "layer_types", &list, err));
+    if (list == NULL)
+        MCP_TRY(mcp_config_layer_list(config, "layers_block_type", &list, err));
+    return list != NULL ? read_layer_types(config, list, err) : MCP_OK;
+}
 
-static enum mcp_status set_heads(const struct config *config, struct mcp_layer_kind *kind,
+static enum mcp_status mark_layers(struct mcp_config *config, struct mcp_error *err)
+{
+    const int layers = config->value[MCP_KEY_NUM_LAYERS];
+    config->mixer = MCP_ARRAY(config->arena, layers, unsigned char);
+    config->mlp = MCP_ARRAY(config->arena, layers, unsigned char);
+    MCP_TRY(mark_mlps(config, err));
+    MCP_TRY(mark_mixers(config, err));
+    return config->family->mark != NULL ? config->family->mark(config, err) : MCP_OK;
+}
+
+/* Attention ----------------------------------------------------------------- */
+
+static enum mcp_status set_heads(const struct mcp_config *config, struct mcp_layer_kind *kind,
                                  struct mcp_error *err)
 {
-    const int hidden = config->value[HIDDEN_SIZE], heads = config->value[NUM_HEADS];
-    const int default_kv = config->family->kv_heads;
+    const int hidden = config->value[MCP_KEY_HIDDEN_SIZE], heads = config->value[MCP_KEY_NUM_HEADS];
+    const bool has_kv =
+        config->given[MCP_KEY_NUM_KV_HEADS] || config->value[MCP_KEY_NUM_KV_HEADS] > 0;
+    const bool has_dim = config->given[MCP_KEY_HEAD_DIM] || config->value[MCP_KEY_HEAD_DIM] > 0;
     kind->num_attention_heads = heads;
-    kind->num_kv_heads = default_kv > 0 ? default_kv : heads;
-    if (is_present(config, NUM_KV_HEADS))
-        kind->num_kv_heads = config->value[NUM_KV_HEADS];
-    if (!is_present(config, HEAD_DIM) && hidden % heads != 0)
+    kind->num_kv_heads = has_kv ? config->value[MCP_KEY_NUM_KV_HEADS] : heads;
+    if (!has_dim && hidden % heads != 0)
         return mcp_json_fail(config->json, err,
                              "num_attention_heads %d does not divide hidden_size %d and head_dim "
                              "is not given; the nearest hidden_size are %lld and %lld",
                              heads, hidden, (long long)hidden / heads * heads,
                              ((long long)hidden / heads + 1) * heads);
-    kind->head_dim = is_present(config, HEAD_DIM) ? config->value[HEAD_DIM] : hidden / heads;
+    kind->head_dim = has_dim ? config->value[MCP_KEY_HEAD_DIM] : hidden / heads;
     kind->value_head_dim = kind->head_dim;
     return MCP_OK;
 }
 
 /* num_key_value_heads has no meaning here: every head has its own K and V. */
-static enum mcp_status set_latent(const struct config *config, struct mcp_layer_kind *kind,
+static enum mcp_status set_latent(const struct mcp_config *config, struct mcp_layer_kind *kind,
                                   struct mcp_error *err)
 {
-    const int nope = config->value[QK_NOPE_HEAD_DIM], rope = config->value[QK_ROPE_HEAD_DIM];
-    const int limit = 1 << 16;
+    const int nope = config->value[MCP_KEY_QK_NOPE_HEAD_DIM];
+    const int rope = config->value[MCP_KEY_QK_ROPE_HEAD_DIM], limit = 1 << 16;
     if (nope > limit || rope > limit)
         return mcp_json_fail(config->json, err,
                              "qk_nope_head_dim %d and qk_rope_head_dim %d: at most %d is possible",
                              nope, rope, limit);
     kind->attention = MCP_ATTENTION_LATENT;
-    kind->num_attention_heads = config->value[NUM_HEADS];
-    kind->num_kv_heads = config->value[NUM_HEADS];
+    kind->num_attention_heads = config->value[MCP_KEY_NUM_HEADS];
+    kind->num_kv_heads = config->value[MCP_KEY_NUM_HEADS];
     kind->head_dim = nope + rope;
-    kind->value_head_dim = config->value[V_HEAD_DIM];
-    kind->q_lora_rank = config->value[Q_LORA_RANK];
-    kind->kv_lora_rank = config->value[KV_LORA_RANK];
+    kind->value_head_dim = config->value[MCP_KEY_V_HEAD_DIM];
+    kind->q_lora_rank = config->value[MCP_KEY_Q_LORA_RANK];
+    kind->kv_lora_rank = config->value[MCP_KEY_KV_LORA_RANK];
     kind->qk_rope_head_dim = rope;
+    kind->index_num_heads = config->value[MCP_KEY_INDEX_HEADS];
+    kind->index_head_dim = config->value[MCP_KEY_INDEX_HEAD_DIM];
+    kind->index_topk = config->value[MCP_KEY_INDEX_TOPK];
     return MCP_OK;
 }
 
-static enum mcp_status set_attention(const struct config *config, struct mcp_layer_kind *kind,
+/* attention_bias is of all projections, unless another key speaks of the output's. */
+static enum mcp_status set_biases(const struct mcp_config *config, struct mcp_layer_kind *kind,
+                                  struct mcp_error *err)
+{
+    static const char *const keys[] = {"attention_bias", "use_bias", "add_qkv_bias",
+                                       "bias",           "qkv_bias", "use_qkv_bias"};
+    kind->attention_bias = mcp_config_is(config, MCP_FAMILY_QKV_BIAS);
+    kind->attention_output_bias = mcp_config_is(config, MCP_FAMILY_OUT_BIAS);
+    if (mcp_config_is(config, MCP_FAMILY_FIXED_BIAS))
+        return MCP_OK;
+    for (size_t i = 0; i < MCP_COUNT_OF(keys); i++) {
+        if (!mcp_json_has(config->json, keys[i]))
+            continue;
+        MCP_TRY(mcp_json_bool(config->json, keys[i], &kind->attention_bias, err));
+        if (!mcp_config_is(config, MCP_FAMILY_ANY_BIAS))
+            kind->attention_output_bias = kind->attention_bias;
+    }
+    return mcp_config_maybe_bool(config, "attention_out_bias", &kind->attention_output_bias, err);
+}
+
+static enum mcp_status set_attention(const struct mcp_config *config, struct mcp_layer_kind *kind,
                                      struct mcp_error *err)
 {
-    MCP_TRY(has_trait(config, MCP_FAMILY_LATENT) ? set_latent(config, kind, err)
-                                                 : set_heads(config, kind, err));
-    kind->qk_norm = has_trait(config, MCP_FAMILY_QK_NORM);
-    kind->attention_sinks = has_trait(config, MCP_FAMILY_SINKS);
-    kind->attention_bias = has_trait(config, MCP_FAMILY_QKV_BIAS);
-    kind->attention_output_bias = has_trait(config, MCP_FAMILY_OUT_BIAS);
-    if (has_trait(config, MCP_FAMILY_FIXED_BIAS) || !mcp_json_has(config->json, "attention_bias"))
+    const bool full = mcp_config_is(config, MCP_FAMILY_QK_NORM_FULL);
+    bool qk_norm = full || mcp_config_is(config, MCP_FAMILY_QK_NORM);
+    MCP_TRY(mcp_config_is(config, MCP_FAMILY_LATENT) ? set_latent(config, kind, err)
+                                                     : set_heads(config, kind, err));
+    MCP_TRY(mcp_config_maybe_bool(config, "use_qk_norm", &qk_norm, err));
+    kind->qk_norm = qk_norm && !full;
+    kind->qk_layernorm_full = qk_norm && full;
+    kind->attention_sinks = mcp_config_is(config, MCP_FAMILY_SINKS);
+    kind->attention_output_gate = mcp_config_is(config, MCP_FAMILY_OUTPUT_GATE);
+    MCP_TRY(mcp_config_maybe_bool(config, "attn_output_gate", &kind->attention_output_gate, err));
+    return set_biases(config, kind, err);
+}
+
+/* States -------------------------------------------------------------------- */
+
+/* Tokens of a chunk where no key says so: the kernels' own (fla, lightning, mamba). */
+enum { DELTA_CHUNK = 64, LIGHTNING_CHUNK = 256, MAMBA2_CHUNK = 256 };
+
+static int chunk_of(const struct mcp_config *config, int usual)
+{
+    const int given = config->value[MCP_KEY_SCAN_CHUNK];
+    return given > 0 ? given : usual;
+}
+
+static void set_mamba(const struct mcp_config *config, struct mcp_layer_kind *kind)
+{
+    const int64_t hidden = config->value[MCP_KEY_HIDDEN_SIZE];
+    const int64_t expand = config->value[MCP_KEY_EXPAND] > 0 ? config->value[MCP_KEY_EXPAND] : 2;
+    const int rank = config->value[MCP_KEY_TIME_STEP_RANK];
+    const int64_t inner = hidden * expand;
+    kind->attention = MCP_ATTENTION_MAMBA;
+    kind->num_attention_heads = inner > (1 << 20) ? 1 << 20 : (int)inner; /* checked later */
+    kind->head_dim = kind->num_groups = kind->chunk_size = 1;
+    kind->time_step_rank = rank > 0 ? rank : (int)((hidden + 15) / 16);
+    kind->qk_norm = mcp_config_is(config, MCP_FAMILY_FIXED_NORMS);
+}
+
+static void set_state_heads(const struct mcp_config *config, struct mcp_layer_kind *kind)
+{
+    const bool delta = mcp_config_is(config, MCP_FAMILY_GATED_DELTA);
+    kind->attention = delta ? MCP_ATTENTION_GATED_DELTA : MCP_ATTENTION_MAMBA2;
+    kind->num_attention_heads = config->value[MCP_KEY_STATE_HEADS];
+    kind->head_dim = config->value[MCP_KEY_STATE_HEAD_DIM];
+    kind->num_groups = config->value[MCP_KEY_STATE_GROUPS];
+    kind->chunk_size = chunk_of(config, delta ? DELTA_CHUNK : MAMBA2_CHUNK);
+}
+
+static enum mcp_status set_state(const struct mcp_config *config, struct mcp_layer_kind *kind,
+                                 struct mcp_error *err)
+{
+    kind->state_size = config->value[MCP_KEY_STATE_SIZE];
+    kind->conv_kernel = config->value[MCP_KEY_CONV_KERNEL];
+    if (mcp_config_is(config, MCP_FAMILY_LIGHTNING)) {
+        MCP_TRY(set_heads(config, kind, err));
+        kind->attention = MCP_ATTENTION_LIGHTNING;
+        kind->num_groups = kind->num_attention_heads;
+        kind->state_size = kind->head_dim;
+        kind->num_kv_heads = kind->conv_kernel = 0;
+        kind->chunk_size = LIGHTNING_CHUNK;
         return MCP_OK;
-    MCP_TRY(mcp_json_bool(config->json, "attention_bias", &kind->attention_bias, err));
+    }
+    if (mcp_config_is(config, MCP_FAMILY_MAMBA))
+        set_mamba(config, kind);
+    else
+        set_state_heads(config, kind);
+    kind->value_head_dim = kind->head_dim;
+    kind->conv_bias = !mcp_config_is(config, MCP_FAMILY_GATED_DELTA);
+    MCP_TRY(mcp_config_maybe_bool(config, "use_conv_bias", &kind->conv_bias, err));
+    MCP_TRY(mcp_config_maybe_bool(config, "mamba_conv_bias", &kind->conv_bias, err));
+    MCP_TRY(mcp_config_maybe_bool(config, "use_bias", &kind->attention_bias, err));
+    MCP_TRY(mcp_config_maybe_bool(config, "mamba_proj_bias", &kind->attention_bias, err));
     kind->attention_output_bias = kind->attention_bias;
     return MCP_OK;
 }
 
-static enum mcp_status set_dense_mlp(const struct config *config, struct mcp_layer_kind *kind,
+/* MLPs ---------------------------------------------------------------------- */
+
+static enum mcp_status set_dense_mlp(const struct mcp_config *config, struct mcp_layer_kind *kind,
                                      struct mcp_error *err)
 {
-    const int per_hidden = config->family->ffn_per_hidden;
-    kind->mlp = MCP_MLP_DENSE;
-    kind->ffn_hidden_size = config->value[FFN_SIZE];
-    if (!is_present(config, FFN_SIZE)) {
-        const int64_t width = (int64_t)per_hidden * config->value[HIDDEN_SIZE];
+    static const char *const keys[] = {"mlp_bias", "use_bias", "bias"};
+    const bool fixed = mcp_config_is(config, MCP_FAMILY_FIXED_BIAS);
+    kind->ffn_hidden_size = config->value[MCP_KEY_FFN_SIZE];
+    if (config->value[MCP_KEY_DENSE_FFN_SIZE] > 0)
+        kind->ffn_hidden_size = config->value[MCP_KEY_DENSE_FFN_SIZE];
+    if (!config->given[MCP_KEY_FFN_SIZE] && kind->ffn_hidden_size == 0) {
+        const int64_t width =
+            (int64_t)config->family->ffn_per_hidden * config->value[MCP_KEY_HIDDEN_SIZE];
         if (width > INT32_MAX)
             return mcp_json_fail(config->json, err, "hidden_size %d is too large",
-                                 config->value[HIDDEN_SIZE]);
+                                 config->value[MCP_KEY_HIDDEN_SIZE]);
         kind->ffn_hidden_size = (int)width;
     }
-    kind->gated_mlp = has_trait(config, MCP_FAMILY_GATED);
-    kind->mlp_bias = has_trait(config, MCP_FAMILY_MLP_BIAS);
-    return mcp_json_maybe_bool(config->json, "mlp_bias", &kind->mlp_bias, err);
+    kind->gated_mlp = mcp_config_is(config, MCP_FAMILY_GATED);
+    kind->mlp_bias = mcp_config_is(config, MCP_FAMILY_MLP_BIAS);
+    if (kind->mlp_bias && !fixed)
+        for (size_t i = 1; i < MCP_COUNT_OF(keys); i++)
+            MCP_TRY(mcp_config_maybe_bool(config, keys[i], &kind->mlp_bias, err));
+    return mcp_config_maybe_bool(config, keys[0], &kind->mlp_bias, err);
 }
 
-static enum mcp_status set_experts(const struct config *config, struct mcp_layer_kind *kind,
+static enum mcp_status set_experts(const struct mcp_config *config, struct mcp_layer_kind *kind,
                                    struct mcp_error *err)
 {
-    kind->mlp = MCP_MLP_EXPERTS;
-    kind->gated_mlp = has_trait(config, MCP_FAMILY_GATED);
-    kind->num_experts = config->value[NUM_EXPERTS];
-    kind->experts_per_token = config->value[EXPERTS_PER_TOKEN];
-    kind->moe_ffn_hidden_size =
-        config->value[has_trait(config, MCP_FAMILY_FFN_IS_MOE) ? FFN_SIZE : MOE_FFN_SIZE];
-    const int64_t shared = config->value[SHARED_FFN_SIZE] +
-                           (int64_t)config->value[NUM_SHARED_EXPERTS] * kind->moe_ffn_hidden_size;
+    const enum mcp_key own =
+        mcp_config_is(config, MCP_FAMILY_FFN_IS_MOE) ? MCP_KEY_FFN_SIZE : MCP_KEY_MOE_FFN_SIZE;
+    kind->gated_mlp = mcp_config_is(config, MCP_FAMILY_GATED);
+    kind->num_experts = config->value[MCP_KEY_NUM_EXPERTS];
+    kind->experts_per_token = config->value[MCP_KEY_EXPERTS_PER_TOKEN];
+    kind->moe_ffn_hidden_size = config->value[own];
+    const int64_t shared =
+        config->value[MCP_KEY_SHARED_FFN_SIZE] +
+        (int64_t)config->value[MCP_KEY_NUM_SHARED_EXPERTS] * kind->moe_ffn_hidden_size;
     if (shared > INT32_MAX)
         return mcp_json_fail(config->json, err, "n_shared_experts %d is too large",
-                             config->value[NUM_SHARED_EXPERTS]);
+                             config->value[MCP_KEY_NUM_SHARED_EXPERTS]);
     kind->shared_expert_ffn_hidden_size = (int)shared;
-    kind->shared_expert_gate = has_trait(config, MCP_FAMILY_SHARED_GATE) && shared > 0;
-    kind->router_bias = has_trait(config, MCP_FAMILY_ROUTER_BIAS);
-    kind->router_correction_bias = has_trait(config, MCP_FAMILY_CORRECTION_BIAS);
-    kind->expert_bias = has_trait(config, MCP_FAMILY_EXPERT_BIAS);
+    kind->shared_expert_gate = mcp_config_is(config, MCP_FAMILY_SHARED_GATE) && shared > 0;
+    kind->router_bias = mcp_config_is(config, MCP_FAMILY_ROUTER_BIAS);
+    kind->router_correction_bias = mcp_config_is(config, MCP_FAMILY_CORRECTION_BIAS);
+    kind->expert_bias = mcp_config_is(config, MCP_FAMILY_EXPERT_BIAS);
     return MCP_OK;
 }
 
-/* Whether, and with which kind, each layer is dense or sparse, windowed or not. */
-static enum mcp_status set_layers(const struct config *config, struct mcp_model *model,
+/* Layers -------------------------------------------------------------------- */
+
+static enum mcp_status make_kind(const struct mcp_config *config, int layer,
+                                 struct mcp_layer_kind *kind, struct mcp_error *err)
+{
+    const enum mcp_mixer mixer = (enum mcp_mixer)config->mixer[layer];
+    *kind = (struct mcp_layer_kind){.mlp = (enum mcp_mlp_kind)config->mlp[layer],
+                                    .attention = MCP_ATTENTION_NONE};
+    if (mixer == MCP_MIX_STATE)
+        MCP_TRY(set_state(config, kind, err));
+    if (mixer != MCP_MIX_STATE && mixer != MCP_MIX_NONE) {
+        kind->attention = MCP_ATTENTION_GROUPED;
+        MCP_TRY(set_attention(config, kind, err));
+    }
+    if (mixer == MCP_MIX_WINDOW)
+        kind->sliding_window = config->value[MCP_KEY_SLIDING_WINDOW];
+    if (mixer == MCP_MIX_CHUNK)
+        kind->attention_chunk_size = config->value[MCP_KEY_ATTENTION_CHUNK];
+    if (kind->mlp == MCP_MLP_DENSE)
+        MCP_TRY(set_dense_mlp(config, kind, err));
+    if (kind->mlp == MCP_MLP_EXPERTS)
+        MCP_TRY(set_experts(config, kind, err));
+    return config->family->refine != NULL ? config->family->refine(config, layer, kind, err)
+                                          : MCP_OK;
+}
+
+static enum mcp_status set_layers(const struct mcp_config *config, struct mcp_model *model,
                                   struct mcp_error *err)
 {
-    struct mcp_layer_kind dense = {0};
-    MCP_TRY(set_attention(config, &dense, err));
-    struct mcp_layer_kind sparse = dense;
-    if (!has_trait(config, MCP_FAMILY_FFN_IS_MOE))
-        MCP_TRY(set_dense_mlp(config, &dense, err));
-    if (has_trait(config, MCP_FAMILY_EXPERTS))
-        MCP_TRY(set_experts(config, &sparse, err));
     for (int layer = 0; layer < model->num_layers; layer++) {
-        const bool is_sparse =
-            config->family->is_sparse != NULL && config->family->is_sparse(&config->rules, layer);
-        struct mcp_layer_kind kind = is_sparse ? sparse : dense;
-        kind.sliding_window = config->is_windowed[layer] ? config->value[SLIDING_WINDOW] : 0;
+        struct mcp_layer_kind kind;
+        MCP_TRY(make_kind(config, layer, &kind, err));
         const int index = mcp_model_add_kind(model, &kind);
-        assert(index >= 0); /* two MLPs x two windows */
+        if (index < 0)
+            return mcp_json_fail(config->json, err,
+                                 "layer %d is the %dth kind of layer; at most %d are possible",
+                                 layer, MCP_MAX_LAYER_KINDS + 1, MCP_MAX_LAYER_KINDS);
         model->layer_kind[layer] = (unsigned char)index;
     }
     return MCP_OK;
@@ -373,65 +364,105 @@ static const char *const explained[][2] = {
     {"quantization_config", "training holds weights in the job's precision"},
     {"quantization", "training holds weights in the job's precision"},
     {"rope_scaling", "costs nothing that is counted"},
+    {"vision_config", "the text model alone is read: no image encoder"},
+    {"audio_config", "the text model alone is read: no audio encoder"},
 };
 
-static const char *left_aside(struct mcp_arena *arena, struct mcp_json *json,
-                              const struct mcp_family *family)
+static void add_reason(struct mcp_text *text, const char *sentence)
 {
+    mcp_text_add(text, "%s%s", text->length > 0 ? ", " : "", sentence);
+}
+
+static const char *left_aside(struct mcp_config *config)
+{
+    struct mcp_arena *arena = config->arena;
     struct mcp_text text = mcp_text_new(arena);
-    const char *other = mcp_family_foreign_class(arena, json, family);
+    const char *other = mcp_family_foreign_class(arena, config->json, config->family);
     if (other != NULL)
-        mcp_text_add(&text, "architectures (%s is read as %s)", mcp_printable(arena, other),
-                     family->model_type);
+        add_reason(&text, mcp_format(arena, "architectures (%s is read as %s)",
+                                     mcp_printable(arena, other), config->family->model_type));
+    if (config->note[0] != '\0')
+        add_reason(&text, config->note);
     for (size_t i = 0; i < MCP_COUNT_OF(explained); i++)
-        if (mcp_json_has(json, explained[i][0]))
-            mcp_text_add(&text, "%s%s (%s)", text.length > 0 ? ", " : "", explained[i][0],
-                         explained[i][1]);
-    const char *rest = mcp_json_ignored(arena, json);
+        if (mcp_json_has(config->outer, explained[i][0]))
+            add_reason(&text, mcp_format(arena, "%s (%s)", explained[i][0], explained[i][1]));
+    const char *rest = mcp_json_ignored(arena, config->outer);
     if (rest[0] != '\0')
-        mcp_text_add(&text, "%s%s", text.length > 0 ? ", " : "", mcp_printable(arena, rest));
+        add_reason(&text, mcp_printable(arena, rest));
     return text.data;
 }
 
 /* The whole ----------------------------------------------------------------- */
 
-static enum mcp_status set_model(const struct config *config, struct mcp_model *model,
+static enum mcp_status set_model(const struct mcp_config *config, struct mcp_model *model,
                                  struct mcp_error *err)
 {
-    model->name = config->family->model_type;
-    model->family = config->family->model_type;
-    model->num_layers = config->value[NUM_LAYERS];
-    model->hidden_size = config->value[HIDDEN_SIZE];
-    model->vocab_size = config->value[VOCAB_SIZE];
-    model->max_sequence_length = config->value[MAX_POSITIONS];
-    model->norm = config->family->norm;
-    model->position = config->family->position;
-    model->norms_per_layer = 2;
-    model->tied_embeddings = has_trait(config, MCP_FAMILY_TIED);
-    return mcp_json_maybe_bool(config->json, "tie_word_embeddings", &model->tied_embeddings, err);
+    const struct mcp_family *family = config->family;
+    model->name = family->model_type;
+    model->family = family->model_type;
+    model->num_layers = config->value[MCP_KEY_NUM_LAYERS];
+    model->hidden_size = config->value[MCP_KEY_HIDDEN_SIZE];
+    model->vocab_size = config->value[MCP_KEY_VOCAB_SIZE];
+    model->max_sequence_length = config->value[MCP_KEY_MAX_POSITIONS];
+    model->norm = family->norm;
+    model->position = family->position;
+    model->norms_per_layer = family->norms_per_layer > 0 ? family->norms_per_layer : 2;
+    model->tied_embeddings = mcp_config_is(config, MCP_FAMILY_TIED);
+    model->head_bias = mcp_config_is(config, MCP_FAMILY_HEAD_BIAS);
+    model->embedding_norm = mcp_config_is(config, MCP_FAMILY_EMBEDDING_NORM);
+    MCP_TRY(mcp_config_maybe_bool(config, "lm_head_bias", &model->head_bias, err));
+    MCP_TRY(mcp_config_maybe_bool(config, "tie_word_embeddings", &model->tied_embeddings, err));
+    return config->family->finish != NULL ? config->family->finish(config, model, err) : MCP_OK;
 }
 
 /* MTP modules are like the last decoder layer (DeepSeek-V3, section 2.2). */
-static void set_mtp(const struct config *config, struct mcp_model *model)
+static void set_mtp(const struct mcp_config *config, struct mcp_model *model)
 {
-    model->num_mtp_layers = config->value[NUM_MTP_LAYERS];
+    model->num_mtp_layers = config->value[MCP_KEY_NUM_MTP_LAYERS];
     if (model->num_mtp_layers > 0)
         model->mtp_kind = model->layer_kind[model->num_layers - 1];
+}
+
+/* Where a model of several parts keeps the one that writes text. */
+static enum mcp_status find_text(struct mcp_json *json, struct mcp_json **out,
+                                 struct mcp_error *err)
+{
+    static const char *const keys[] = {"text_config", "llm_config", "language_config"};
+    *out = json;
+    for (size_t i = 0; i < MCP_COUNT_OF(keys); i++)
+        if (mcp_json_has(json, keys[i]))
+            return mcp_json_object(json, keys[i], out, err);
+    if (mcp_json_has(json, "thinker_config")) { /* Qwen-Omni: one level more */
+        MCP_TRY(mcp_json_object(json, "thinker_config", out, err));
+        if (mcp_json_has(*out, "text_config"))
+            return mcp_json_object(*out, "text_config", out, err);
+    }
+    return MCP_OK;
+}
+
+/* A nested model is of the family that it names, else of that of the whole. */
+static enum mcp_status find_family(struct mcp_config *config, struct mcp_error *err)
+{
+    const char *inner = "";
+    if (config->json != config->outer)
+        MCP_TRY(mcp_json_maybe_string(config->json, "model_type", &inner, err));
+    const bool outside = config->json != config->outer && inner[0] == '\0';
+    return mcp_family_find(config->arena, outside ? config->outer : config->json, &config->family,
+                           err);
 }
 
 enum mcp_status mcp_model_from_config(struct mcp_arena *arena, struct mcp_json *json,
                                       struct mcp_model *out, struct mcp_error *err)
 {
-    struct config config = {.json = json};
-    MCP_TRY(mcp_family_find(arena, json, &config.family, err));
-    MCP_TRY(read_sizes(arena, &config, err));
-    make_rules(arena, &config);
-    MCP_TRY(read_dense_layers(&config, err));
-    MCP_TRY(read_windows(&config, err));
+    struct mcp_config config = {.arena = arena, .outer = json, .note = ""};
+    MCP_TRY(find_text(json, &config.json, err));
+    MCP_TRY(find_family(&config, err));
+    MCP_TRY(mcp_config_read_sizes(&config, err));
+    MCP_TRY(mark_layers(&config, err));
     MCP_TRY(set_model(&config, out, err));
     out->layer_kind = MCP_ARRAY(arena, out->num_layers, unsigned char);
     MCP_TRY(set_layers(&config, out, err));
     set_mtp(&config, out);
-    out->ignored = left_aside(arena, json, config.family);
+    out->ignored = left_aside(&config);
     return MCP_OK;
 }

@@ -161,34 +161,19 @@ void mcp_map(struct mcp_builder *b, enum mcp_function function, int64_t rows, in
     mcp_emit(b, call);
 }
 
-void mcp_residual_declare(struct mcp_builder *b, struct mcp_residual *residual, const char *name)
+void mcp_residual_declare(struct mcp_builder *b, struct mcp_residual *residual, const char *name,
+                          int norms)
 {
     memset(residual, 0, sizeof *residual);
+    residual->norms = norms;
+    if (norms > 0) {
+        residual->norm_weight = mcp_norm_part(b, "branch_norm", norms, b->hidden);
+        residual->branch =
+            mcp_saved_activation(b, "branch", b->sharded_tokens, norms * b->hidden, 0);
+    }
     if (b->question->job->dropout)
         residual->mask =
             mcp_saved(b, name, mcp_bytes_of(b->sharded_tokens, b->hidden, MCP_U8), MCP_U8, 0);
-}
-
-void mcp_residual_forward(struct mcp_builder *b, const struct mcp_residual *residual,
-                          struct mcp_ref branch, struct mcp_ref input, struct mcp_ref output)
-{
-    bool dropout = b->question->job->dropout;
-    struct mcp_ref mask = dropout ? mcp_at(b, residual->mask) : (struct mcp_ref){0};
-    mcp_map(b, dropout ? MCP_FN_RESIDUAL_DROPOUT_FORWARD : MCP_FN_RESIDUAL_FORWARD,
-            b->sharded_tokens, b->hidden, (struct mcp_ref[3]){branch, input},
-            (struct mcp_ref[2]){output, mask});
-}
-
-struct mcp_ref mcp_residual_backward(struct mcp_builder *b, const struct mcp_residual *residual,
-                                     struct mcp_ref d_output)
-{
-    bool dropout = b->question->job->dropout;
-    struct mcp_ref mask = dropout ? mcp_at(b, residual->mask) : (struct mcp_ref){0};
-    struct mcp_ref branch = mcp_scratch_activation(b, "d_branch", b->sharded_tokens, b->hidden);
-    mcp_map(b, dropout ? MCP_FN_RESIDUAL_DROPOUT_BACKWARD : MCP_FN_RESIDUAL_BACKWARD,
-            b->sharded_tokens, b->hidden, (struct mcp_ref[3]){d_output, mask},
-            (struct mcp_ref[2]){branch});
-    return branch;
 }
 
 static int add_weight(struct mcp_builder *b, const char *name, const struct mcp_weight *shape)
@@ -213,6 +198,19 @@ int mcp_expert_weight_part(struct mcp_builder *b, const char *name, int64_t rows
 {
     struct mcp_weight shape = {.rows = rows, .columns = columns, .copies = copies, .expert = true};
     return add_weight(b, name, &shape);
+}
+
+int mcp_norm_rows(const struct mcp_builder *b)
+{
+    static const int rows[MCP_NUM_NORMS] = {
+        [MCP_RMSNORM] = 1, [MCP_LAYERNORM] = 2, [MCP_LAYERNORM_NO_BIAS] = 1};
+    return rows[b->model->norm];
+}
+
+int mcp_norm_part(struct mcp_builder *b, const char *name, int count, int64_t columns)
+{
+    int rows = mcp_norm_rows(b) * count;
+    return rows > 0 ? mcp_weight_part(b, name, rows, columns, true) : 0;
 }
 
 int64_t mcp_layer_type_parameters(const struct mcp_layer_type *type, bool expert)
@@ -241,21 +239,27 @@ static struct mcp_ref gradients_of(const struct mcp_builder *b, int part)
 void mcp_norm_forward(struct mcp_builder *b, int part, int64_t rows, int64_t columns,
                       struct mcp_ref x, struct mcp_ref y)
 {
+    const struct mcp_ref none = {0};
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_NORM_FORWARD,
                                   .weight = part,
-                                  .reads = {x, weights_of(b, part)},
+                                  .reads = {x, part > 0 ? weights_of(b, part) : none},
                                   .writes = {y},
                                   .dims = {rows, columns}});
 }
 
 void mcp_norm_backward(struct mcp_builder *b, const struct mcp_norm_gradient *norm)
 {
-    mcp_emit(b, (struct mcp_call){
-                    .function = MCP_FN_NORM_BACKWARD,
-                    .weight = norm->part,
-                    .reads = {norm->dy, norm->x, weights_of(b, norm->part), norm->residual},
-                    .writes = {norm->dx, gradients_of(b, norm->part)},
-                    .dims = {norm->rows, norm->columns}});
+    struct mcp_call call = {.function = MCP_FN_NORM_BACKWARD,
+                            .weight = norm->part,
+                            .reads = {norm->dy, norm->x, norm->residual},
+                            .writes = {norm->dx},
+                            .dims = {norm->rows, norm->columns}};
+    if (norm->part > 0) {
+        call.reads[2] = weights_of(b, norm->part);
+        call.reads[3] = norm->residual;
+        call.writes[1] = gradients_of(b, norm->part);
+    }
+    mcp_emit(b, call);
 }
 
 void mcp_half_norm_backward(struct mcp_builder *b, const struct mcp_half *half, int part,
@@ -268,6 +272,44 @@ void mcp_half_norm_backward(struct mcp_builder *b, const struct mcp_half *half, 
                                                      .x = half->input,
                                                      .residual = half->d_output,
                                                      .dx = half->d_input});
+}
+
+/* The norms of a branch run after each other over values of one size. */
+void mcp_residual_forward(struct mcp_builder *b, const struct mcp_residual *residual,
+                          struct mcp_ref branch, struct mcp_ref input, struct mcp_ref output)
+{
+    bool dropout = b->question->job->dropout;
+    struct mcp_ref mask = dropout ? mcp_at(b, residual->mask) : (struct mcp_ref){0};
+    if (residual->norms > 0) {
+        int64_t columns = residual->norms * b->hidden;
+        struct mcp_ref raw = mcp_at(b, residual->branch);
+        mcp_map(b, MCP_FN_COPY, b->sharded_tokens, columns, (struct mcp_ref[3]){branch},
+                (struct mcp_ref[2]){raw});
+        branch = mcp_scratch_activation(b, "branch_normed", b->sharded_tokens, columns);
+        mcp_norm_forward(b, residual->norm_weight, b->sharded_tokens, columns, raw, branch);
+    }
+    mcp_map(b, dropout ? MCP_FN_RESIDUAL_DROPOUT_FORWARD : MCP_FN_RESIDUAL_FORWARD,
+            b->sharded_tokens, b->hidden, (struct mcp_ref[3]){branch, input},
+            (struct mcp_ref[2]){output, mask});
+}
+
+struct mcp_ref mcp_residual_backward(struct mcp_builder *b, const struct mcp_residual *residual,
+                                     struct mcp_ref d_output)
+{
+    bool dropout = b->question->job->dropout;
+    struct mcp_ref mask = dropout ? mcp_at(b, residual->mask) : (struct mcp_ref){0};
+    struct mcp_ref branch = mcp_scratch_activation(b, "d_branch", b->sharded_tokens, b->hidden);
+    mcp_map(b, dropout ? MCP_FN_RESIDUAL_DROPOUT_BACKWARD : MCP_FN_RESIDUAL_BACKWARD,
+            b->sharded_tokens, b->hidden, (struct mcp_ref[3]){d_output, mask},
+            (struct mcp_ref[2]){branch});
+    if (residual->norms > 0)
+        mcp_norm_backward(b, &(struct mcp_norm_gradient){.part = residual->norm_weight,
+                                                         .rows = b->sharded_tokens,
+                                                         .columns = residual->norms * b->hidden,
+                                                         .dy = branch,
+                                                         .x = mcp_at(b, residual->branch),
+                                                         .dx = branch});
+    return branch;
 }
 
 static enum mcp_dtype linear_dtype(const struct mcp_builder *b, const struct mcp_linear *linear)

@@ -53,6 +53,7 @@ struct mcp_builder {
     unsigned dropped; /* modules that recompute runs again (enum mcp_recompute_module) */
     bool drop_all;    /* full recompute */
     bool fused_attention;
+    int first_norm;   /* weight part of the layer's first norm, 0: none yet */
     bool shared_head; /* the head's weights live in rank space: tied, or read by MTP too */
 };
 
@@ -106,7 +107,11 @@ int mcp_weight_part(struct mcp_builder *b, const char *name, int64_t rows, int64
 int mcp_expert_weight_part(struct mcp_builder *b, const char *name, int64_t rows, int64_t columns,
                            int copies);
 
-/* A norm over `columns` with weight `part`; backward adds to the residual gradient
+/* Rows of weights that the model's norms have: 0, 1 or 2 with biases. */
+int mcp_norm_rows(const struct mcp_builder *b);
+/* The weight part of `count` norms over `columns` numbers, replicated; 0: no weights. */
+int mcp_norm_part(struct mcp_builder *b, const char *name, int count, int64_t columns);
+/* A norm over `columns` with weight `part` (0: none); backward adds to the residual gradient
  * when `residual` is set. */
 void mcp_norm_forward(struct mcp_builder *b, int part, int64_t rows, int64_t columns,
                       struct mcp_ref x, struct mcp_ref y);
@@ -161,11 +166,15 @@ void mcp_build_step(struct mcp_builder *b);
 /* Tied weights with both ends on one rank: one table in rank space serves both. */
 bool mcp_embedding_is_head(const struct mcp_builder *b);
 
-/* Joins of a half with the residual stream. The mask exists under dropout. */
+/* Joins of a half with the residual stream. The mask exists under dropout; norms of
+ * the branch where the model has them. */
 struct mcp_residual {
     struct mcp_value mask;
+    struct mcp_value branch; /* [Ts, h] before its norms */
+    int norms, norm_weight;
 };
-void mcp_residual_declare(struct mcp_builder *b, struct mcp_residual *residual, const char *name);
+void mcp_residual_declare(struct mcp_builder *b, struct mcp_residual *residual, const char *name,
+                          int norms);
 void mcp_residual_forward(struct mcp_builder *b, const struct mcp_residual *residual,
                           struct mcp_ref branch, struct mcp_ref input, struct mcp_ref output);
 /* Returns the gradient of the branch. */
@@ -186,6 +195,21 @@ void mcp_attention_forward(struct mcp_builder *b, struct mcp_attention_values *v
                            const struct mcp_half *half);
 void mcp_attention_backward(struct mcp_builder *b, struct mcp_attention_values *v,
                             const struct mcp_half *half);
+/* The same for layers that keep a state: step/layer_state.c. */
+struct mcp_state_values;
+struct mcp_state_values *mcp_state_declare(struct mcp_builder *b);
+void mcp_state_forward(struct mcp_builder *b, struct mcp_state_values *v,
+                       const struct mcp_half *half);
+void mcp_state_backward(struct mcp_builder *b, struct mcp_state_values *v,
+                        const struct mcp_half *half);
+/* The indexer of sparse attention: step/layer_index.c. It reads `x`, and `q` for its
+ * queries; backward adds to the gradients of both. */
+struct mcp_index_values;
+struct mcp_index_values *mcp_index_declare(struct mcp_builder *b);
+void mcp_index_forward(struct mcp_builder *b, struct mcp_index_values *v, struct mcp_ref x,
+                       struct mcp_ref q);
+void mcp_index_backward(struct mcp_builder *b, struct mcp_index_values *v,
+                        const struct mcp_ref in[2], const struct mcp_ref out[2]);
 struct mcp_mlp_values;
 struct mcp_mlp_values *mcp_mlp_declare(struct mcp_builder *b);
 void mcp_mlp_forward(struct mcp_builder *b, struct mcp_mlp_values *v, const struct mcp_half *half);

@@ -23,6 +23,9 @@
 #define MCP_SCORES_FORWARD_BYTES 4.0
 #define MCP_SCORES_BACKWARD_BYTES 6.0
 #define MCP_SCORES_DROPOUT_BYTES 5.0
+/* Bytes per element of a chunk's state between a scan's kernels: written in fp32, read
+ * and written again where chunks pass it on. */
+#define MCP_SCAN_STATE_BYTES 12.0
 /* Collectives (nccl-tests inside a node): start, per further rank in a domain,
  * ramp of the pipelined chunks, and the all-reduce's longer start. */
 #define MCP_COLLECTIVE_START_S 12e-6

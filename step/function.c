@@ -2,11 +2,12 @@
 #include "step/function.h"
 
 const char *const mcp_code_names[MCP_NUM_CODES] = {
-    "matmul", "attention", "map", "reduce", "collective", "send", "receive", "shift", "host",
+    "matmul", "attention", "scan", "map", "reduce", "collective", "send", "receive", "shift", "host",
 };
 
 #define CODE_MATMUL MCP_MATMUL
 #define CODE_ATTENTION MCP_ATTENTION
+#define CODE_SCAN MCP_SCAN
 #define CODE_MAP MCP_MAP
 #define CODE_REDUCTION MCP_REDUCTION
 #define CODE_COLLECTIVE MCP_COLLECTIVE

@@ -5,6 +5,7 @@
  *   matmul      M, N, K, groups                        C[M,N] per group
  *   attention   batch x heads, pairs, head_dim, value_head_dim, queries, keys
  *               pairs = (query, key) pairs computed per head
+ *   scan        batch x heads, tokens, state_size, head_dim, batch x groups, chunk_size
  *   map, reduce rows, columns
  *   collective  elements of the full-size buffer n (docs/COST_MODEL.md 4.1)
  *   send, receive, shift   elements of the message
@@ -17,6 +18,7 @@
 enum mcp_code {
     MCP_MATMUL,
     MCP_ATTENTION,
+    MCP_SCAN,
     MCP_MAP,
     MCP_REDUCTION,
     MCP_COLLECTIVE,
@@ -44,6 +46,12 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
     X(ATTENTION_STEP_BACKWARD, "attention_zigzag_step_backward", ATTENTION, 0, 0, 4)               \
     X(ATTENTION_UNFUSED_FORWARD, "attention_unfused_forward", ATTENTION, 0, 0, 5)                  \
     X(ATTENTION_UNFUSED_BACKWARD, "attention_unfused_backward", ATTENTION, 0, 0, 8)                \
+    X(SCAN_FORWARD, "scan_forward", SCAN, 0, 0, 5)                                                 \
+    X(SCAN_BACKWARD, "scan_backward", SCAN, 0, 0, 10)                                              \
+    X(DELTA_FORWARD, "delta_rule_forward", SCAN, 0, 0, 6)                                          \
+    X(DELTA_BACKWARD, "delta_rule_backward", SCAN, 0, 0, 12)                                       \
+    X(SELECTIVE_FORWARD, "selective_scan_forward", SCAN, 4, 0, 1)                                  \
+    X(SELECTIVE_BACKWARD, "selective_scan_backward", SCAN, 7, 0, 1)                                \
     X(NORM_FORWARD, "norm_forward", MAP, 2, 0, 1)                                                  \
     X(NORM_BACKWARD, "norm_backward", MAP, 4, 0, 2)                                                \
     X(ROTARY_FORWARD, "rotary_forward", MAP, 2, 0, 2)                                              \
@@ -58,6 +66,10 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
     X(GELU_BACKWARD, "gelu_backward", MAP, 3, 0, 1)                                                \
     X(SWIGLU_FORWARD, "swiglu_forward", MAP, 3, 0, 1)                                              \
     X(SWIGLU_BACKWARD, "swiglu_backward", MAP, 5, 0, 1)                                            \
+    X(CONV_FORWARD, "conv_forward", MAP, 2, 0, 1)                                                  \
+    X(CONV_BACKWARD, "conv_backward", MAP, 4, 0, 2)                                                \
+    X(GATE_FORWARD, "gate_forward", MAP, 3, 0, 1)                                                  \
+    X(GATE_BACKWARD, "gate_backward", MAP, 5, 0, 2)                                                \
     X(LATENT_FORWARD, "latent_forward", MAP, 2, 0, 8)                                              \
     X(LATENT_BACKWARD, "latent_backward", MAP, 4, 0, 8)                                            \
     X(CAST, "cast", MAP, 0, 4, 2)                                                                  \

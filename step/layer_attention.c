@@ -19,19 +19,37 @@ static void declare_shapes(struct mcp_builder *b, struct mcp_attention_values *v
     v->query_columns = heads * kind->head_dim;
     v->value_columns = heads * kind->value_head_dim;
     v->kv_columns = kv_heads * (kind->head_dim + kind->value_head_dim);
+    v->key_columns = kv_heads * kind->head_dim;
+    v->gate_columns = kind->attention_output_gate ? v->value_columns : 0;
     v->pairs = mcp_attention_pairs(kind, b->sequence);
+}
+
+static bool norms_queries(const struct mcp_layer_kind *kind)
+{
+    return kind->qk_norm || kind->qk_layernorm_full;
+}
+
+/* One norm over all queries and one over all keys: each rank holds its columns'. */
+static int full_norm_part(struct mcp_builder *b, const struct mcp_attention_values *v)
+{
+    int rows = mcp_norm_rows(b);
+    int64_t columns = v->query_columns + v->key_columns;
+    return rows > 0 ? mcp_weight_part(b, "qk_norm", rows, columns, false) : 0;
 }
 
 static void declare_projections(struct mcp_builder *b, struct mcp_attention_values *v)
 {
     const struct mcp_layer_kind *kind = b->kind;
-    int64_t tokens = b->tokens, h = b->hidden, columns = v->query_columns + v->kv_columns;
+    int64_t tokens = b->tokens, h = b->hidden;
+    int64_t columns = v->query_columns + v->gate_columns +
+                      (kind->keys_are_values ? v->key_columns : v->kv_columns);
     v->qkv = (struct mcp_linear){
         mcp_weight_part(b, "qkv", columns, h, false), tokens, columns, h, 1, false};
     if (kind->attention_bias)
         mcp_weight_part(b, "qkv_bias", columns, 1, false);
-    if (kind->qk_norm) {
-        v->qk_norm_weight = mcp_weight_part(b, "qk_norm", 2, kind->head_dim, true);
+    if (norms_queries(kind)) {
+        v->qk_norm_weight =
+            kind->qk_norm ? mcp_norm_part(b, "qk_norm", 2, kind->head_dim) : full_norm_part(b, v);
         v->raw = mcp_saved_activation(b, "raw_qkv", tokens, columns, 0);
     }
 }
@@ -49,7 +67,7 @@ static void declare_latent_projections(struct mcp_builder *b, struct mcp_attenti
         v->q_down = (struct mcp_linear){
             mcp_weight_part(b, "q_down", q_rank, h, true), tokens, q_rank, h, 1, false};
         v->q_latent = mcp_saved_activation(b, "q_latent", tokens, 2 * q_rank, 0);
-        mcp_weight_part(b, "q_norm", q_rank, 1, true);
+        mcp_norm_part(b, "q_norm", 1, q_rank);
     }
     int64_t q_in = q_rank > 0 ? q_rank : h;
     v->q_up = (struct mcp_linear){mcp_weight_part(b, "q_up", v->query_columns, q_in, false),
@@ -65,7 +83,7 @@ static void declare_latent_projections(struct mcp_builder *b, struct mcp_attenti
                                      1,
                                      false};
     v->kv_latent = mcp_saved_activation(b, "kv_latent", tokens, 2 * (kv_rank + rope), 0);
-    mcp_weight_part(b, "kv_norm", kv_rank, 1, true);
+    mcp_norm_part(b, "kv_norm", 1, kv_rank);
     v->kv_up = (struct mcp_linear){
         mcp_weight_part(b, "kv_up", up, kv_rank, false), tokens, up, kv_rank, 1, false};
 }
@@ -94,9 +112,8 @@ static void declare_core(struct mcp_builder *b, struct mcp_attention_values *v)
 struct mcp_attention_values *mcp_attention_declare(struct mcp_builder *b)
 {
     struct mcp_attention_values *v = MCP_NEW(b->arena, struct mcp_attention_values);
-    bool layernorm = b->model->norm == MCP_LAYERNORM;
     declare_shapes(b, v);
-    v->norm_weight = mcp_weight_part(b, "attention_norm", layernorm ? 2 : 1, b->hidden, true);
+    v->norm_weight = b->first_norm = mcp_norm_part(b, "attention_norm", 1, b->hidden);
     v->norm = mcp_saved_input(b, "attention_norm", b->sharded_tokens, b->hidden,
                               MCP_RECOMPUTE_NORM | MCP_RECOMPUTE_ALTERNATE_MATMULS);
     if (b->kind->attention == MCP_ATTENTION_LATENT)
@@ -104,6 +121,11 @@ struct mcp_attention_values *mcp_attention_declare(struct mcp_builder *b)
     else
         declare_projections(b, v);
     declare_core(b, v);
+    if (v->gate_columns > 0) {
+        v->gate = mcp_saved_activation(b, "gate", b->tokens, v->gate_columns, 0);
+        v->gated = mcp_saved_input(b, "gated", b->tokens, v->value_columns, 0);
+    }
+    v->index = b->kind->index_num_heads > 0 ? mcp_index_declare(b) : NULL;
     v->out = (struct mcp_linear){mcp_weight_part(b, "out", b->hidden, v->value_columns, false),
                                  b->tokens,
                                  b->hidden,
@@ -114,7 +136,8 @@ struct mcp_attention_values *mcp_attention_declare(struct mcp_builder *b)
         mcp_weight_part(b, "out_bias", b->hidden, 1, true);
     if (b->kind->attention_sinks)
         mcp_weight_part(b, "sinks", v->batch_heads / b->plan->microbatch_size, 1, false);
-    mcp_residual_declare(b, &v->residual, "attention_mask");
+    mcp_residual_declare(b, &v->residual, "attention_mask",
+                         mcp_attention_norms(b->model, b->kind) - 1);
     return v;
 }
 
@@ -128,11 +151,9 @@ static enum mcp_function layout_function(const struct mcp_builder *b, bool backw
 }
 
 /* columns that rotary or the layout pass touches: queries and keys */
-static int64_t layout_columns(const struct mcp_builder *b, const struct mcp_attention_values *v)
+static int64_t layout_columns(const struct mcp_attention_values *v)
 {
-    const struct mcp_layer_kind *kind = b->kind;
-    return v->query_columns +
-           v->kv_columns * kind->head_dim / (kind->head_dim + kind->value_head_dim);
+    return v->query_columns + v->key_columns;
 }
 
 static int64_t latent_columns(const struct mcp_builder *b, const struct mcp_attention_values *v)
@@ -143,15 +164,19 @@ static int64_t latent_columns(const struct mcp_builder *b, const struct mcp_atte
 static void project_forward(struct mcp_builder *b, struct mcp_attention_values *v, struct mcp_ref x)
 {
     int64_t tokens = b->tokens;
-    struct mcp_ref raw =
-        b->kind->qk_norm ? mcp_at(b, v->raw) : mcp_scratch_activation(b, "qkv", tokens, v->qkv.n);
+    struct mcp_ref raw = norms_queries(b->kind)
+                             ? mcp_at(b, v->raw)
+                             : mcp_scratch_activation(b, "qkv", tokens, v->qkv.n);
     mcp_linear_forward(b, &v->qkv, x, raw);
-    if (b->kind->qk_norm) {
+    if (norms_queries(b->kind)) {
         struct mcp_ref normed = mcp_scratch_activation(b, "normed_qk", tokens, v->qkv.n);
-        mcp_norm_forward(b, v->qk_norm_weight, tokens, layout_columns(b, v), raw, normed);
+        mcp_norm_forward(b, v->qk_norm_weight, tokens, layout_columns(v), raw, normed);
         raw = normed;
     }
-    mcp_map(b, layout_function(b, false), tokens, layout_columns(b, v), (struct mcp_ref[3]){raw},
+    if (v->gate_columns > 0)
+        mcp_map(b, MCP_FN_COPY, tokens, v->gate_columns, (struct mcp_ref[3]){raw},
+                (struct mcp_ref[2]){mcp_at(b, v->gate)});
+    mcp_map(b, layout_function(b, false), tokens, layout_columns(v), (struct mcp_ref[3]){raw},
             (struct mcp_ref[2]){mcp_at(b, v->query), mcp_at(b, v->kv)});
 }
 
@@ -169,9 +194,17 @@ static void project_latent_forward(struct mcp_builder *b, struct mcp_attention_v
     mcp_linear_forward(b, &v->q_up, q, raw_q);
     mcp_linear_forward(b, &v->kv_down, x, kv_latent);
     mcp_linear_forward(b, &v->kv_up, kv_latent, raw_kv);
+    if (v->index != NULL)
+        mcp_index_forward(b, v->index, x, q);
     mcp_map(b, MCP_FN_LATENT_FORWARD, tokens, latent_columns(b, v),
             (struct mcp_ref[3]){raw_q, raw_kv, kv_latent},
             (struct mcp_ref[2]){mcp_at(b, v->query), mcp_at(b, v->kv)});
+}
+
+/* What the output projection reads. */
+static struct mcp_ref projected(const struct mcp_builder *b, const struct mcp_attention_values *v)
+{
+    return mcp_at(b, v->gate_columns > 0 ? v->gated : v->output);
 }
 
 void mcp_attention_forward(struct mcp_builder *b, struct mcp_attention_values *v,
@@ -186,22 +219,27 @@ void mcp_attention_forward(struct mcp_builder *b, struct mcp_attention_values *v
         project_forward(b, v, x);
     mcp_core_forward(b, v);
     struct mcp_ref y = mcp_scratch_activation(b, "attention_out", b->tokens, b->hidden);
-    mcp_linear_forward(b, &v->out, mcp_at(b, v->output), y);
+    if (v->gate_columns > 0)
+        mcp_map(b, MCP_FN_GATE_FORWARD, b->tokens, v->gate_columns,
+                (struct mcp_ref[3]){mcp_at(b, v->output), mcp_at(b, v->gate)},
+                (struct mcp_ref[2]){mcp_at(b, v->gated)});
+    mcp_linear_forward(b, &v->out, projected(b, v), y);
     y = mcp_tensor_reduce(b, "attention_out_shard", y, MCP_HIDE_CHUNKED);
     mcp_residual_forward(b, &v->residual, y, half->input, half->output);
 }
 
+/* Of queries, keys and values, and gates if any. */
 static struct mcp_ref project_backward(struct mcp_builder *b, struct mcp_attention_values *v,
-                                       struct mcp_ref dq, struct mcp_ref dkv)
+                                       const struct mcp_ref gradients[3])
 {
     int64_t tokens = b->tokens;
     struct mcp_ref d = mcp_scratch_activation(b, "d_qkv", tokens, v->qkv.n);
-    mcp_map(b, layout_function(b, true), tokens, layout_columns(b, v), (struct mcp_ref[3]){dq, dkv},
+    mcp_map(b, layout_function(b, true), tokens, layout_columns(v), gradients,
             (struct mcp_ref[2]){d});
-    if (b->kind->qk_norm)
+    if (norms_queries(b->kind))
         mcp_norm_backward(b, &(struct mcp_norm_gradient){.part = v->qk_norm_weight,
                                                          .rows = tokens,
-                                                         .columns = layout_columns(b, v),
+                                                         .columns = layout_columns(v),
                                                          .dy = d,
                                                          .x = mcp_at(b, v->raw),
                                                          .dx = d});
@@ -211,6 +249,13 @@ static struct mcp_ref project_backward(struct mcp_builder *b, struct mcp_attenti
     struct mcp_ref reduced = mcp_tensor_reduce(b, "d_norm_shard", dx, MCP_HIDE_BULK);
     mcp_linear_weight_gradient(b, &v->qkv, x, d);
     return reduced;
+}
+
+static void index_backward(struct mcp_builder *b, const struct mcp_attention_values *v,
+                           const struct mcp_ref in[2], const struct mcp_ref out[2])
+{
+    if (v->index != NULL)
+        mcp_index_backward(b, v->index, in, out);
 }
 
 static struct mcp_ref project_latent_backward(struct mcp_builder *b, struct mcp_attention_values *v,
@@ -233,15 +278,31 @@ static struct mcp_ref project_latent_backward(struct mcp_builder *b, struct mcp_
         struct mcp_ref d_q_latent = mcp_scratch_activation(b, "d_q_latent", tokens, v->q_down.n);
         mcp_linear_input_gradient(b, &v->q_up, raw_dq, d_q_latent);
         mcp_linear_weight_gradient(b, &v->q_up, mcp_at(b, v->q_latent), raw_dq);
+        index_backward(b, v, (struct mcp_ref[2]){x, mcp_at(b, v->q_latent)},
+                       (struct mcp_ref[2]){dx_kv, d_q_latent});
         mcp_linear_input_gradient(b, &v->q_down, d_q_latent, dx);
         mcp_linear_weight_gradient(b, &v->q_down, x, d_q_latent);
     } else {
         mcp_linear_input_gradient(b, &v->q_up, raw_dq, dx);
         mcp_linear_weight_gradient(b, &v->q_up, x, raw_dq);
+        index_backward(b, v, (struct mcp_ref[2]){x, x}, (struct mcp_ref[2]){dx_kv, dx});
     }
     mcp_map(b, MCP_FN_ADD, tokens, b->hidden, (struct mcp_ref[3]){dx, dx_kv},
             (struct mcp_ref[2]){dx});
     return mcp_tensor_reduce(b, "d_norm_shard", dx, MCP_HIDE_BULK);
+}
+
+/* d_output becomes the gradient of what was gated; returns the gates'. */
+static struct mcp_ref gate_backward(struct mcp_builder *b, struct mcp_attention_values *v,
+                                    struct mcp_ref d_output)
+{
+    if (v->gate_columns == 0)
+        return (struct mcp_ref){0};
+    struct mcp_ref d_gate = mcp_scratch_activation(b, "d_gate", b->tokens, v->gate_columns);
+    mcp_map(b, MCP_FN_GATE_BACKWARD, b->tokens, v->gate_columns,
+            (struct mcp_ref[3]){d_output, mcp_at(b, v->output), mcp_at(b, v->gate)},
+            (struct mcp_ref[2]){d_output, d_gate});
+    return d_gate;
 }
 
 void mcp_attention_backward(struct mcp_builder *b, struct mcp_attention_values *v,
@@ -252,12 +313,13 @@ void mcp_attention_backward(struct mcp_builder *b, struct mcp_attention_values *
     struct mcp_ref dy = mcp_tensor_gather(b, "d_attention_out", d_branch, MCP_HIDE_CHUNKED);
     struct mcp_ref d_output = mcp_scratch_activation(b, "d_attention", tokens, v->value_columns);
     mcp_linear_input_gradient(b, &v->out, dy, d_output);
-    mcp_linear_weight_gradient(b, &v->out, mcp_at(b, v->output), dy);
+    mcp_linear_weight_gradient(b, &v->out, projected(b, v), dy);
+    struct mcp_ref d_gate = gate_backward(b, v, d_output);
     struct mcp_ref dq = mcp_scratch_activation(b, "d_query", tokens, v->query_columns);
     struct mcp_ref dkv = mcp_scratch_activation(b, "d_kv", tokens, v->kv_columns);
     mcp_core_backward(b, v, d_output, dq, dkv);
     struct mcp_ref d_norm = b->kind->attention == MCP_ATTENTION_LATENT
                                 ? project_latent_backward(b, v, dq, dkv)
-                                : project_backward(b, v, dq, dkv);
+                                : project_backward(b, v, (struct mcp_ref[3]){dq, dkv, d_gate});
     mcp_half_norm_backward(b, half, v->norm_weight, d_norm);
 }

@@ -9,11 +9,15 @@ struct mcp_attention_values {
     int64_t batch_heads;   /* microbatch x local query heads */
     int64_t query_columns; /* local query heads x head_dim */
     int64_t kv_columns;    /* local KV heads x (head_dim + value_head_dim) */
+    int64_t key_columns;   /* ... x head_dim */
+    int64_t gate_columns;  /* as many as the output's, where it is gated */
     int64_t value_columns; /* local query heads x value_head_dim: the attention output */
     double pairs;          /* (query, key) pairs of one head of one sequence, whole */
     /* saved values, in forward order */
     struct mcp_value norm;                /* [Ts, h] */
     struct mcp_value raw;                 /* [T, ...] before a norm on queries and keys */
+    struct mcp_value gate;                /* [T, gate_columns] */
+    struct mcp_value gated;               /* [T, value_columns] */
     struct mcp_value q_latent, kv_latent; /* MLA: [T, 2 q_lora], [T, 2 (kv_lora + rope)] */
     struct mcp_value query;               /* [T, query_columns] */
     struct mcp_value kv;                  /* [T, kv_columns]; ring: the part held last */
@@ -27,6 +31,7 @@ struct mcp_attention_values {
     struct mcp_linear qkv;                          /* grouped attention */
     struct mcp_linear q_down, q_up, kv_down, kv_up; /* MLA; q_up alone when q_lora_rank is 0 */
     struct mcp_linear out;
+    struct mcp_index_values *index; /* NULL: none */
 };
 
 /* The core: from query and kv to output, and back. step/layer_context.c has the

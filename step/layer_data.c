@@ -3,7 +3,6 @@
 #include "core/mesh.h"
 #include "step/builder.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,17 +33,20 @@ static struct mcp_ref buffer_of(const struct part *part, int dense_index)
     return mcp_layer_buffer(layer_index(part, dense_index));
 }
 
+/* Elements of the weight part of that name, 0 without one. */
+static int64_t part_named(const struct mcp_builder *b, const char *name)
+{
+    for (int i = 0; i < b->type->num_weights; i++)
+        if (strcmp(b->weights[i].name, name) == 0)
+            return b->weights[i].rows * b->weights[i].columns;
+    return 0;
+}
+
 /* Weights that live in rank space are updated by the layer that declares them. */
 static int64_t shared_parameters(const struct mcp_builder *b)
 {
-    int64_t total = 0;
-    for (int i = 0; i < b->type->num_weights; i++) {
-        const struct mcp_weight *w = &b->weights[i];
-        bool head = strcmp(w->name, "head") == 0, embedding = strcmp(w->name, "embedding") == 0;
-        if ((embedding && mcp_embedding_is_head(b)) || (head && b->shared_head))
-            total += w->rows * w->columns;
-    }
-    return total;
+    return (mcp_embedding_is_head(b) ? part_named(b, "embedding") : 0) +
+           (b->shared_head ? part_named(b, "head") : 0);
 }
 
 static int list_parts(struct mcp_builder *b, struct part parts[3])
@@ -60,8 +62,7 @@ static int list_parts(struct mcp_builder *b, struct part parts[3])
         parts[count++] = (struct part){expert, true, false};
     if (shared > 0)
         parts[count++] = (struct part){shared, false, true};
-    assert(count > 0); /* no layer is without weights */
-    return count;
+    return count; /* 0: a head whose matrix is the embedding's, under norms without weights */
 }
 
 static void size_buffer(struct mcp_builder *b, int index, double bytes)
@@ -252,7 +253,7 @@ static void prologue_block(struct mcp_builder *b, const struct part *parts, int 
 /* Tied weights on two stages: their gradients meet after all backwards. */
 static void reduce_ends(struct mcp_builder *b, const struct part *part)
 {
-    int64_t table = mcp_layer_type_parameters(b->type, false) - replicated_parameters(b);
+    int64_t table = part_named(b, "embedding") + part_named(b, "head"); /* of one end */
     struct part share = {table, false, part->in_rank};
     struct mcp_ref gradients = reduced_gradients(b, part);
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,

@@ -74,8 +74,11 @@ static void embedding_forward(struct mcp_builder *b, struct mcp_value ids)
 static void embedding_backward(struct mcp_builder *b, struct mcp_value ids)
 {
     struct mcp_ref dy = mcp_tensor_gather(b, "d_rows", mcp_dx(1), MCP_HIDE_NOT);
-    bool positions = b->model->position == MCP_POSITION_LEARNED && mcp_embedding_is_head(b);
-    struct mcp_ref apart = positions ? mcp_layer_buffer(MCP_LAYER_GRADIENTS) : (struct mcp_ref){0};
+    bool others = b->model->position == MCP_POSITION_LEARNED ||
+                  (b->model->embedding_norm && mcp_norm_rows(b) > 0);
+    struct mcp_ref apart = others && mcp_embedding_is_head(b)
+                               ? mcp_layer_buffer(MCP_LAYER_GRADIENTS)
+                               : (struct mcp_ref){0};
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_BACKWARD,
                                   .weight = 1,
                                   .reads = {dy, mcp_at(b, ids)},
@@ -83,14 +86,20 @@ static void embedding_backward(struct mcp_builder *b, struct mcp_value ids)
                                   .dims = {b->tokens, b->hidden}});
 }
 
+static int64_t position_rows(const struct mcp_builder *b)
+{
+    int64_t longest = b->model->max_sequence_length;
+    return (longest > 0 ? longest : b->sequence) + b->model->extra_positions;
+}
+
+/* A norm over the embeddings has weights here; its traffic is small change. */
 void mcp_build_embedding(struct mcp_builder *b)
 {
     mcp_weight_part(b, "embedding", local_vocabulary(b->model, b->plan), b->hidden, false);
     if (b->model->position == MCP_POSITION_LEARNED)
-        mcp_weight_part(b, "positions",
-                        b->model->max_sequence_length > 0 ? b->model->max_sequence_length
-                                                          : b->sequence,
-                        b->hidden, true);
+        mcp_weight_part(b, "positions", position_rows(b), b->hidden, true);
+    if (b->model->embedding_norm)
+        mcp_norm_part(b, "embedding_norm", 1, b->hidden);
     struct mcp_value ids = mcp_saved_ids(b, "token_ids");
     mcp_begin_block(b, true);
     embedding_forward(b, ids);
@@ -107,16 +116,19 @@ struct mcp_head_values {
     int64_t vocabulary;
     struct mcp_ref weights, gradients;
     int norm_weight;
+    bool has_bias;
 };
 
 struct mcp_head_values *mcp_head_declare(struct mcp_builder *b, bool own_weights)
 {
     struct mcp_head_values *v = MCP_NEW(b->arena, struct mcp_head_values);
     v->vocabulary = local_vocabulary(b->model, b->plan);
-    v->norm_weight =
-        mcp_weight_part(b, "final_norm", b->model->norm == MCP_LAYERNORM ? 2 : 1, b->hidden, true);
+    v->norm_weight = mcp_norm_part(b, "final_norm", 1, b->hidden);
     if (own_weights)
         mcp_weight_part(b, "head", v->vocabulary, b->hidden, false);
+    v->has_bias = b->model->head_bias && !b->spec->mtp; /* MTP modules read the head's */
+    if (v->has_bias)
+        mcp_weight_part(b, "head_bias", v->vocabulary, 1, false);
     v->weights = b->shared_head ? mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS)
                                 : mcp_layer_buffer(MCP_LAYER_WEIGHTS);
     v->gradients = b->shared_head ? mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS)
@@ -185,6 +197,9 @@ void mcp_head_backward(struct mcp_builder *b, struct mcp_head_values *v, struct 
     mcp_map(b, MCP_FN_LOSS_BACKWARD, tokens, vocabulary,
             (struct mcp_ref[3]){mcp_at(b, v->logits), mcp_at(b, v->targets)},
             (struct mcp_ref[2]){d_logits});
+    if (v->has_bias)
+        mcp_map(b, MCP_FN_BIAS_BACKWARD, tokens, vocabulary, (struct mcp_ref[3]){d_logits},
+                (struct mcp_ref[2]){mcp_layer_buffer(MCP_LAYER_GRADIENTS)});
     struct mcp_ref x = mcp_tensor_gather(b, "final_norm_again", mcp_at(b, v->norm), MCP_HIDE_BULK);
     struct mcp_ref dx = mcp_scratch_activation(b, "d_final_norm", tokens, h);
     head_matmul(b, MCP_FN_MATMUL_NN, (int64_t[3]){tokens, h, vocabulary},
@@ -209,102 +224,6 @@ void mcp_build_head(struct mcp_builder *b)
     mcp_begin_block(b, false);
     mcp_head_backward(b, v, mcp_x(0), mcp_dx(0));
     mcp_end_block(b, MCP_BACKWARD);
-}
-
-/* One decoder layer, or an MTP module (DeepSeek-V3 section 2.2): the input joined
- * with the next token's embedding, projected, a decoder layer, and the shared head;
- * the residual stream passes by unchanged. */
-struct decoder {
-    struct mcp_attention_values *attention;
-    struct mcp_mlp_values *mlp;
-    struct mcp_value middle;                  /* [Ts, h] residual stream between the halves */
-    struct mcp_value ids, joined, start, end; /* MTP only */
-    struct mcp_linear projection;
-    struct mcp_head_values *head; /* NULL without MTP */
-};
-
-static void declare_decoder(struct mcp_builder *b, struct decoder *d)
-{
-    int64_t shard = b->sharded_tokens, h = b->hidden;
-    if (b->spec->mtp) {
-        mcp_weight_part(b, "mtp_norms", 2, h, true);
-        d->projection = (struct mcp_linear){
-            mcp_weight_part(b, "mtp_projection", h, 2 * h, true), shard, h, 2 * h, 1, false};
-        d->ids = mcp_saved_ids(b, "next_token_ids");
-        d->joined = mcp_saved_activation(b, "mtp_joined", shard, 2 * h, 0);
-        d->start = mcp_saved_activation(b, "mtp_start", shard, h, 0);
-    }
-    d->attention = mcp_attention_declare(b);
-    d->middle = mcp_saved_activation(b, "middle", shard, h, MCP_RECOMPUTE_ALTERNATE_MATMULS);
-    d->mlp = mcp_mlp_declare(b);
-    if (b->spec->mtp) {
-        d->end = mcp_saved_activation(b, "mtp_end", shard, h, 0);
-        d->head = mcp_head_declare(b, false);
-    }
-}
-
-static void decoder_forward(struct mcp_builder *b, struct decoder *d)
-{
-    struct mcp_ref start = mcp_x(0), end = mcp_x(1), middle = mcp_at(b, d->middle);
-    if (b->spec->mtp) {
-        int64_t h = b->hidden;
-        start = mcp_at(b, d->start);
-        end = mcp_at(b, d->end);
-        mcp_map(b, MCP_FN_COPY, b->sharded_tokens, h, (struct mcp_ref[3]){mcp_x(0)},
-                (struct mcp_ref[2]){mcp_x(1)});
-        struct mcp_ref joined = mcp_at(b, d->joined);
-        mcp_load_ids(b, d->ids);
-        mcp_map(b, MCP_FN_CONCATENATE, b->sharded_tokens, 2 * h,
-                (struct mcp_ref[3]){mcp_x(0), mcp_at(b, d->ids)}, (struct mcp_ref[2]){joined});
-        mcp_linear_forward(b, &d->projection, joined, start);
-    }
-    mcp_attention_forward(b, d->attention, &(struct mcp_half){.input = start, .output = middle});
-    mcp_mlp_forward(b, d->mlp, &(struct mcp_half){.input = middle, .output = end});
-    if (d->head != NULL)
-        mcp_head_forward(b, d->head, end);
-}
-
-static void decoder_backward(struct mcp_builder *b, struct decoder *d)
-{
-    int64_t shard = b->sharded_tokens, h = b->hidden;
-    struct mcp_ref start = mcp_x(0), d_start = mcp_dx(0), d_end = mcp_dx(1);
-    struct mcp_ref middle = mcp_at(b, d->middle);
-    struct mcp_ref d_middle = mcp_scratch_activation(b, "d_middle", shard, h);
-    if (b->spec->mtp) {
-        start = mcp_at(b, d->start);
-        d_start = mcp_scratch_activation(b, "d_mtp_start", shard, h);
-        d_end = mcp_scratch_activation(b, "d_mtp_end", shard, h);
-    }
-    if (d->head != NULL)
-        mcp_head_backward(b, d->head, mcp_at(b, d->end), d_end);
-    mcp_mlp_backward(b, d->mlp,
-                     &(struct mcp_half){.input = middle, .d_output = d_end, .d_input = d_middle});
-    mcp_attention_backward(
-        b, d->attention,
-        &(struct mcp_half){.input = start, .d_output = d_middle, .d_input = d_start});
-    if (b->spec->mtp) {
-        struct mcp_ref d_joined = mcp_scratch_activation(b, "d_mtp_joined", shard, 2 * h);
-        mcp_linear_input_gradient(b, &d->projection, d_start, d_joined);
-        mcp_linear_weight_gradient(b, &d->projection, mcp_at(b, d->joined), d_start);
-        mcp_map(b, MCP_FN_ADD, shard, h, (struct mcp_ref[3]){mcp_dx(1), d_joined},
-                (struct mcp_ref[2]){mcp_dx(0)});
-    }
-}
-
-void mcp_build_decoder(struct mcp_builder *b)
-{
-    struct decoder d = {0};
-    declare_decoder(b, &d);
-    mcp_begin_block(b, true);
-    decoder_forward(b, &d);
-    mcp_end_block(b, MCP_FORWARD);
-    mcp_begin_block(b, false);
-    decoder_backward(b, &d);
-    mcp_end_block(b, MCP_BACKWARD);
-    if (b->drop_all || b->dropped != 0)
-        mcp_derive_recompute(b);
-    if (b->spec->split_backward)
-        mcp_derive_split(b);
 }
 
 /* What belongs to no layer: scalars that all ranks agree on once a step. */

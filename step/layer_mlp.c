@@ -95,8 +95,9 @@ struct mcp_mlp_values *mcp_mlp_declare(struct mcp_builder *b)
     struct mcp_mlp_values *v = MCP_NEW(b->arena, struct mcp_mlp_values);
     const struct mcp_layer_kind *kind = b->kind;
     bool experts = kind->mlp == MCP_MLP_EXPERTS;
-    bool layernorm = b->model->norm == MCP_LAYERNORM;
-    v->norm_weight = mcp_weight_part(b, "mlp_norm", layernorm ? 2 : 1, b->hidden, true);
+    int norms = mcp_mlp_norms(b->model, kind);
+    /* a parallel block has one norm: its second reading stands for the MLP's */
+    v->norm_weight = norms > 0 ? mcp_norm_part(b, "mlp_norm", 1, b->hidden) : b->first_norm;
     v->norm = mcp_saved_input(b, "mlp_norm", b->sharded_tokens, b->hidden,
                               MCP_RECOMPUTE_NORM | MCP_RECOMPUTE_ALTERNATE_MATMULS);
     int width = experts ? kind->shared_expert_ffn_hidden_size : kind->ffn_hidden_size;
@@ -105,7 +106,7 @@ struct mcp_mlp_values *mcp_mlp_declare(struct mcp_builder *b)
         declare_dense(b, &v->dense, width / b->plan->tensor_parallel, experts ? "shared_up" : "up");
     if (experts)
         declare_experts(b, v);
-    mcp_residual_declare(b, &v->residual, "mlp_mask");
+    mcp_residual_declare(b, &v->residual, "mlp_mask", norms > 1 ? norms - 1 : 0);
     return v;
 }
 

@@ -89,11 +89,17 @@ static bool share_heads(const struct mcp_layer_kind *kind, int64_t ranks)
     return divides(ranks, kind->num_attention_heads);
 }
 
-/* Whole KV heads on every rank, or whole copies of one. */
+/* Whole KV heads on every rank, or whole copies of one; of layers with states the
+ * groups that share queries and keys. */
+static int shared_heads(const struct mcp_layer_kind *kind)
+{
+    return mcp_is_recurrent(kind) ? kind->num_groups : kind->num_kv_heads;
+}
+
 static bool share_kv_heads(const struct mcp_layer_kind *kind, int64_t ranks)
 {
-    return kind->attention == MCP_ATTENTION_LATENT || divides(ranks, kind->num_kv_heads) ||
-           divides(kind->num_kv_heads, ranks);
+    return kind->attention == MCP_ATTENTION_LATENT || kind->attention == MCP_ATTENTION_NONE ||
+           divides(ranks, shared_heads(kind)) || divides(shared_heads(kind), ranks);
 }
 
 /* Routed experts are not cut over the tensor group; shared ones are. */
@@ -143,9 +149,9 @@ static const char *say_heads(struct mcp_arena *arena, const struct ask *ask, int
 
 static const char *say_kv_heads(struct mcp_arena *arena, const struct ask *ask, int t)
 {
-    return mcp_format(arena,
-                      "tensor_parallel=%d neither divides num_kv_heads=%d nor is a multiple of it",
-                      t, misfit(ask, t, share_kv_heads)->num_kv_heads);
+    const struct mcp_layer_kind *kind = misfit(ask, t, share_kv_heads);
+    return mcp_format(arena, "tensor_parallel=%d neither divides %s=%d nor is a multiple of it", t,
+                      mcp_is_recurrent(kind) ? "num_groups" : "num_kv_heads", shared_heads(kind));
 }
 
 static const char *say_ffn(struct mcp_arena *arena, const struct ask *ask, int t)
@@ -198,6 +204,32 @@ static const char *say_context_tokens(struct mcp_arena *arena, const struct ask 
                       ring && c > MCP_MAX_RING ? ", or is too large" : "");
 }
 
+/* States pass from token to token, and an indexer looks at all tokens: neither has a
+ * way over context ranks here. */
+static bool mixes_whole_sequences(const struct mcp_layer_kind *kind, int64_t ranks)
+{
+    return ranks == 1 || (!mcp_is_recurrent(kind) && kind->index_topk == 0);
+}
+
+static bool hold_context_states(const struct ask *ask, int c)
+{
+    return misfit(ask, c, mixes_whole_sequences) == NULL;
+}
+
+static const char *say_context_states(struct mcp_arena *arena, const struct ask *ask, int c)
+{
+    const struct mcp_layer_kind *kind = misfit(ask, c, mixes_whole_sequences);
+    if (!mcp_is_recurrent(kind))
+        return mcp_format(arena,
+                          "context_parallel=%d cuts sequences, but the indexer that chooses "
+                          "index_topk=%d keys looks at whole ones",
+                          c, kind->index_topk);
+    return mcp_format(arena,
+                      "context_parallel=%d cuts sequences, but the states of %s layers pass from "
+                      "token to token",
+                      c, mcp_attention_names[kind->attention]);
+}
+
 /* All-to-all attention cuts the heads of a tensor rank again. */
 static bool share_all_heads(const struct mcp_layer_kind *kind, int64_t ranks)
 {
@@ -224,7 +256,7 @@ static const char *say_context_heads(struct mcp_arena *arena, const struct ask *
 
 static bool context_legal(const struct ask *ask, int c)
 {
-    return hold_context_tokens(ask, c) && hold_context_heads(ask, c);
+    return hold_context_tokens(ask, c) && hold_context_heads(ask, c) && hold_context_states(ask, c);
 }
 
 /* --- pipelines --- */
@@ -523,6 +555,7 @@ static const struct rule rules[] = {
     RULE("sequence_parallel_divides_tokens", tensor_parallel, sequence_tokens, tensor_legal),
     RULE("context_parallel_divides_sequence", context_parallel, context_tokens, context_legal),
     RULE("context_parallel_divides_heads", context_parallel, context_heads, context_legal),
+    RULE("context_parallel_keeps_states", context_parallel, context_states, context_legal),
     RULE("pipeline_within_layers", pipeline_parallel, stages, hold_stages),
     RULE("virtual_stages_within_layers", virtual_stages, virtual_stages, hold_virtual_stages),
     RULE("stages_fill_pools", pipeline_parallel, pools, NULL),
@@ -561,18 +594,4 @@ const char *mcp_illegal_rule(const struct mcp_question *question, const struct m
         if (!rules[i].holds(&ask, mcp_judged(&rules[i], plan)))
             return rules[i].name;
     return NULL;
-}
-
-bool mcp_pipeline_rule(const struct mcp_question *question, const struct mcp_plan *plan)
-{
-    return plan->pipeline_parallel == 1 ||
-           plan->pipeline_parallel <= question->model->num_layers / 5;
-}
-
-bool mcp_batch_rule(const struct mcp_question *question, const struct mcp_plan *plan)
-{
-    int64_t batch = question->job->global_batch_size;
-    return divides(plan->data_parallel, batch) &&
-           divides((int64_t)plan->microbatch_size * plan->pipeline_parallel,
-                   batch / plan->data_parallel);
 }

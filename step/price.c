@@ -50,6 +50,7 @@ enum mcp_cost mcp_op_cost(const struct mcp_op *op)
     case MCP_MATMUL:
         return MCP_COST_MATMUL;
     case MCP_ATTENTION:
+    case MCP_SCAN:
         return MCP_COST_ATTENTION;
     case MCP_HOST:
         return MCP_COST_HOST;

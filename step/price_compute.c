@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 static bool is_backward_attention(const struct mcp_op *op)
 {
@@ -28,6 +29,30 @@ static double attention_flops(const struct mcp_op *op)
     return 2.0 * (double)d[0] * (double)d[1] * (double)(d[2] + d[3]);
 }
 
+static bool is_backward_scan(const struct mcp_op *op)
+{
+    return op->function == MCP_FN_SCAN_BACKWARD || op->function == MCP_FN_DELTA_BACKWARD ||
+           op->function == MCP_FN_SELECTIVE_BACKWARD;
+}
+
+static bool is_delta_rule(const struct mcp_op *op)
+{
+    return op->function == MCP_FN_DELTA_FORWARD || op->function == MCP_FN_DELTA_BACKWARD;
+}
+
+/* The products of a scan's forward. */
+static double scan_flops(const struct mcp_op *op)
+{
+    const int64_t *d = op->dims;
+    const struct mcp_scan scan = {.is_delta_rule = is_delta_rule(op),
+                                  .heads = (double)d[0],
+                                  .groups = (double)d[4],
+                                  .state_size = (double)d[2],
+                                  .head_dim = (double)d[3],
+                                  .chunk_size = (double)d[5]};
+    return 2.0 * (double)d[1] * mcp_scan_products(&scan);
+}
+
 /* The model's backward is twice its forward: what a fused kernel computes again is
  * priced, not counted. */
 double mcp_op_flops(const struct mcp_op *op)
@@ -35,6 +60,8 @@ double mcp_op_flops(const struct mcp_op *op)
     const int64_t *d = op->dims;
     if (mcp_op_code(op) == MCP_MATMUL)
         return 2.0 * (double)d[0] * (double)d[1] * (double)d[2] * (double)d[3];
+    if (mcp_op_code(op) == MCP_SCAN)
+        return scan_flops(op) * (is_backward_scan(op) ? 2 : 1);
     if (mcp_op_code(op) != MCP_ATTENTION)
         return 0;
     return attention_flops(op) * (is_backward_attention(op) ? 2 : 1);
@@ -59,6 +86,13 @@ double mcp_op_moved_bytes(const struct mcp_op *op)
     const struct mcp_function_traits *f = &mcp_functions[op->function];
     if (f->code == MCP_MATMUL)
         return matmul_bytes(op, 4.0);
+    if (f->code == MCP_SCAN) {
+        double heads = (double)op->dims[0] * (double)op->dims[3], tokens = (double)op->dims[1];
+        double groups = (double)op->dims[4] * (double)op->dims[2];
+        double each = f->elements_moved > 0 ? f->elements_moved : is_backward_scan(op) ? 6 : 3;
+        return tokens * (heads * each + groups * 2 * (is_backward_scan(op) ? 2 : 1)) *
+               mcp_dtype_bytes((enum mcp_dtype)op->dtype);
+    }
     if (f->code == MCP_MAP || f->code == MCP_REDUCTION) {
         double each =
             f->elements_moved * mcp_dtype_bytes((enum mcp_dtype)op->dtype) + f->bytes_moved;
@@ -142,20 +176,24 @@ static double element_seconds(const struct mcp_pricing *pricing, double bytes)
     return memory_seconds(pricing, bytes * pricing->question->stack->elementwise_factor);
 }
 
+/* A batch of products in the format of `op`: M, N, K, how many. */
+static double batch_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op,
+                            const int64_t dims[4])
+{
+    struct mcp_op product = *op;
+    product.function = MCP_FN_MATMUL_NT;
+    memcpy(product.dims, dims, 4 * sizeof *dims);
+    return matmul_seconds(pricing, &product);
+}
+
 /* Two batched products over all scores, causal or not, and the traffic of the
  * scores between them. Backward: twice the products. */
 static double unfused_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
     bool backward = is_backward_attention(op);
     const int64_t *d = op->dims;
-    struct mcp_op scores = *op, values = *op;
-    scores.function = values.function = MCP_FN_MATMUL_NT;
-    const int64_t first[4] = {d[4], d[5], d[2], d[0]}, second[4] = {d[4], d[3], d[5], d[0]};
-    for (int i = 0; i < 4; i++) {
-        scores.dims[i] = first[i];
-        values.dims[i] = second[i];
-    }
-    double products = matmul_seconds(pricing, &scores) + matmul_seconds(pricing, &values);
+    double products = batch_seconds(pricing, op, (int64_t[4]){d[4], d[5], d[2], d[0]}) +
+                      batch_seconds(pricing, op, (int64_t[4]){d[4], d[3], d[5], d[0]});
     double each = backward ? MCP_SCORES_BACKWARD_BYTES : MCP_SCORES_FORWARD_BYTES;
     each += pricing->question->job->dropout ? MCP_SCORES_DROPOUT_BYTES : 0;
     double scores_count = (double)d[0] * (double)d[4] * (double)d[5];
@@ -187,6 +225,46 @@ static double attention_seconds(const struct mcp_pricing *pricing, const struct 
     return attention_flops(op) * products * ramp / rate + start;
 }
 
+/* The products of all chunks, and what they make of chunks' states on the way. */
+struct scan_seconds {
+    double scores, states, others;
+};
+
+static struct scan_seconds chunked_seconds(const struct mcp_pricing *pricing,
+                                           const struct mcp_op *op)
+{
+    const int64_t *d = op->dims, q = d[5], n = d[2], p = d[3];
+    const int64_t chunks = (d[1] + q - 1) / q, heads = d[0] * chunks, groups = d[4] * chunks;
+    const double scores = batch_seconds(pricing, op, (int64_t[4]){q, q, n, groups});
+    const double within = batch_seconds(pricing, op, (int64_t[4]){q, p, q, heads});
+    const double read = batch_seconds(pricing, op, (int64_t[4]){q, p, n, heads});
+    const double bytes = (double)heads * (double)n * (double)p * MCP_SCAN_STATE_BYTES;
+    struct scan_seconds s = {.scores = scores, .others = within + read};
+    s.states =
+        batch_seconds(pricing, op, (int64_t[4]){n, p, q, heads}) + memory_seconds(pricing, bytes);
+    if (is_delta_rule(op)) { /* keys with keys; their inverse applied; the state's part off */
+        s.scores += scores;
+        s.others += batch_seconds(pricing, op, (int64_t[4]){q, n, q, heads}) + within + read;
+    }
+    return s;
+}
+
+/* Mamba's selective scan streams its inputs and outputs once. */
+static double selective_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
+{
+    return element_seconds(pricing, mcp_op_moved_bytes(op));
+}
+
+/* Backward: twice the products, after scores and states are computed again. */
+static double scan_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
+{
+    if (op->function == MCP_FN_SELECTIVE_FORWARD || op->function == MCP_FN_SELECTIVE_BACKWARD)
+        return selective_seconds(pricing, op);
+    const struct scan_seconds s = chunked_seconds(pricing, op);
+    const double forward = s.scores + s.states + s.others;
+    return is_backward_scan(op) ? 2 * forward + s.scores + s.states : forward;
+}
+
 static double map_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
     double bytes = mcp_op_moved_bytes(op);
@@ -204,6 +282,8 @@ double mcp_compute_seconds(const struct mcp_pricing *pricing, const struct mcp_o
         return matmul_seconds(pricing, op);
     case MCP_ATTENTION:
         return attention_seconds(pricing, op);
+    case MCP_SCAN:
+        return scan_seconds(pricing, op);
     case MCP_MAP:
     case MCP_REDUCTION:
         return map_seconds(pricing, op);

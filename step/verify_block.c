@@ -60,6 +60,8 @@ bool mcp_op_accumulates(const struct mcp_op *op, struct mcp_operand at)
     case MCP_FN_NORM_BACKWARD:
     case MCP_FN_BIAS_BACKWARD:
     case MCP_FN_LATENT_BACKWARD:
+    case MCP_FN_CONV_BACKWARD:
+    case MCP_FN_GATE_BACKWARD:
     case MCP_FN_ROUTER_TOP_K_BACKWARD:
     case MCP_FN_LOSS_FORWARD:
     case MCP_FN_SUM_SQUARES:

@@ -45,6 +45,10 @@ static void draw_attention(struct dice *dice, struct mcp_layer_kind *kind)
     kind->attention_output_bias = chance(dice, 30);
     kind->qk_norm = chance(dice, 25);
     kind->sliding_window = chance(dice, 20) ? 48 : 0;
+    kind->attention_chunk_size = chance(dice, 10) ? 64 : 0;
+    kind->attention_output_gate = chance(dice, 15);
+    kind->qk_layernorm_full = !kind->qk_norm && chance(dice, 15);
+    kind->keys_are_values = chance(dice, 10);
 }
 
 static void draw_latent(struct dice *dice, struct mcp_layer_kind *kind)
@@ -56,8 +60,58 @@ static void draw_latent(struct dice *dice, struct mcp_layer_kind *kind)
     kind->value_head_dim = ONE_OF(dice, 16, 32);
     kind->kv_lora_rank = 64;
     kind->q_lora_rank = chance(dice, 50) ? 96 : 0;
-    kind->qk_norm = kind->attention_bias = false;
-    kind->sliding_window = 0;
+    kind->qk_norm = kind->attention_bias = kind->qk_layernorm_full = false;
+    kind->attention_output_gate = kind->keys_are_values = false;
+    kind->sliding_window = kind->attention_chunk_size = 0;
+    if (!chance(dice, 30))
+        return;
+    kind->index_num_heads = ONE_OF(dice, 2, 4);
+    kind->index_head_dim = 32;
+    kind->index_topk = ONE_OF(dice, 16, 64, 256);
+}
+
+/* A recurrent mixer in place of attention. */
+static void draw_state(struct dice *dice, struct mcp_layer_kind *kind)
+{
+    static const enum mcp_attention_kind kinds[] = {MCP_ATTENTION_GATED_DELTA,
+                                                    MCP_ATTENTION_LIGHTNING, MCP_ATTENTION_MAMBA,
+                                                    MCP_ATTENTION_MAMBA2};
+    *kind = (struct mcp_layer_kind){.attention = kinds[between(dice, 0, 3)],
+                                    .attention_bias = chance(dice, 20),
+                                    .attention_output_bias = chance(dice, 20)};
+    bool mamba = kind->attention == MCP_ATTENTION_MAMBA;
+    bool lightning = kind->attention == MCP_ATTENTION_LIGHTNING;
+    kind->num_attention_heads = mamba ? 64 * between(dice, 1, 4) : ONE_OF(dice, 4, 8, 16);
+    kind->head_dim = kind->value_head_dim = mamba ? 1 : ONE_OF(dice, 16, 32);
+    kind->num_groups = mamba ? 1 : kind->num_attention_heads / ONE_OF(dice, 1, 2, 4);
+    kind->num_groups = lightning ? kind->num_attention_heads : kind->num_groups;
+    kind->state_size = ONE_OF(dice, 16, 32, 64);
+    kind->chunk_size = mamba ? 1 : ONE_OF(dice, 16, 64, 256);
+    kind->conv_kernel = lightning ? 0 : 4;
+    kind->conv_bias = !lightning && chance(dice, 50);
+    kind->time_step_rank = mamba ? 8 : 0;
+    kind->qk_norm = mamba && chance(dice, 50);
+}
+
+/* Layers of one half: a mixer without an MLP, or an MLP alone. */
+static void draw_halves(struct dice *dice, struct mcp_layer_kind *kind)
+{
+    struct mcp_layer_kind half = {0};
+    if (chance(dice, 50)) {
+        half = *kind;
+        half.mlp = MCP_MLP_NONE;
+        half.ffn_hidden_size = half.num_experts = half.experts_per_token = 0;
+        half.moe_ffn_hidden_size = half.shared_expert_ffn_hidden_size = 0;
+    } else {
+        half.attention = MCP_ATTENTION_NONE;
+        half.mlp = kind->mlp;
+        half.gated_mlp = kind->gated_mlp;
+        half.ffn_hidden_size = kind->ffn_hidden_size;
+        half.num_experts = kind->num_experts;
+        half.experts_per_token = kind->experts_per_token;
+        half.moe_ffn_hidden_size = kind->moe_ffn_hidden_size;
+    }
+    *kind = half;
 }
 
 static void draw_mlp(struct dice *dice, struct mcp_layer_kind *kind, bool experts)
@@ -78,7 +132,7 @@ static void draw_mlp(struct dice *dice, struct mcp_layer_kind *kind, bool expert
 
 static void draw_model(struct mcp_arena *arena, struct dice *dice, struct mcp_model *model)
 {
-    bool experts = chance(dice, 40), latent = chance(dice, 25);
+    bool experts = chance(dice, 40), latent = chance(dice, 25), states = chance(dice, 30);
     int dense_first = experts ? between(dice, 0, 2) : 1000;
     *model = (struct mcp_model){.name = "random",
                                 .family = "",
@@ -89,16 +143,23 @@ static void draw_model(struct mcp_arena *arena, struct dice *dice, struct mcp_mo
     model->num_layers = between(dice, 1, 16);
     model->hidden_size = 64 * between(dice, 1, 8);
     model->vocab_size = between(dice, 100, 5000);
-    model->norm = chance(dice, 70) ? MCP_RMSNORM : MCP_LAYERNORM;
+    model->norm = (enum mcp_norm_kind)ONE_OF(dice, 0, 0, 0, 1, 1, 2, 3);
+    model->head_bias = chance(dice, 20);
+    model->embedding_norm = chance(dice, 10);
+    model->extra_positions = chance(dice, 20) ? 2 : 0;
     model->position = (enum mcp_position_kind)between(dice, 0, 2);
     model->tied_embeddings = chance(dice, 40);
-    model->norms_per_layer = 2;
+    model->norms_per_layer = ONE_OF(dice, 2, 2, 2, 1, 4, 7);
     for (int k = 0; k < 2; k++) {
         struct mcp_layer_kind *kind = &model->kinds[k];
         draw_attention(dice, kind);
         if (latent)
             draw_latent(dice, kind);
+        if (states && (k == 0 || chance(dice, 30)))
+            draw_state(dice, kind);
         draw_mlp(dice, kind, k == 1 && experts);
+        if (chance(dice, 15))
+            draw_halves(dice, kind);
     }
     model->num_kinds = 2;
     model->layer_kind = MCP_ARRAY(arena, model->num_layers, unsigned char);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct random_plan {
-    struct mcp_model model; /* tiny to medium: dense, grouped, latent, experts, MTP */
+    struct mcp_model model; /* tiny to medium: grouped, latent, states, experts, MTP */
     struct mcp_cluster cluster;
     struct mcp_job job;
     struct mcp_stack stack;

@@ -59,15 +59,43 @@ static void expect_round_trip(struct mcp_arena *arena, const struct drawn *drawn
 
 /* --- the model's FLOPs, counted without the program --- */
 
+/* Groups of a recurrent layer that ranks hold besides their share: their columns of the
+ * projection, and their scores. */
+static double repeated_groups(const struct random_plan *random, const struct mcp_layer_kind *kind)
+{
+    double t = random->plan.tensor_parallel, h = random->model.hidden_size;
+    double more = t * fmax(1, floor(kind->num_groups / t)) - kind->num_groups;
+    double columns = kind->attention == MCP_ATTENTION_MAMBA ? 0 : 2 * kind->state_size;
+    double scores = kind->attention == MCP_ATTENTION_GATED_DELTA ? 2 : 1;
+    double chunk = fmin(kind->chunk_size, (double)random->job.sequence_length);
+    return 2 * more * (h * columns + scores * chunk * kind->state_size);
+}
+
+/* The indexer, which no rank shares. */
+static double index_flops(const struct random_plan *random, const struct mcp_layer_kind *kind)
+{
+    double h = random->model.hidden_size, dim = kind->index_head_dim;
+    double heads = kind->index_num_heads, pairs = (double)random->job.sequence_length / 2;
+    double q_in = kind->q_lora_rank > 0 ? kind->q_lora_rank : h;
+    return 2 * (q_in * heads * dim + h * (dim + heads) + pairs * heads * dim);
+}
+
 /* Products that every tensor rank repeats, forward, per token. */
 static double repeated_flops(const struct random_plan *random, const struct mcp_layer_kind *kind)
 {
     const struct mcp_model *model = &random->model;
     double t = random->plan.tensor_parallel, h = model->hidden_size;
     if (kind->attention == MCP_ATTENTION_LATENT)
-        return (t - 1) * 2 * h * (kind->q_lora_rank + kind->kv_lora_rank + kind->qk_rope_head_dim);
+        return (t - 1) *
+               (2 * h * (kind->q_lora_rank + kind->kv_lora_rank + kind->qk_rope_head_dim) +
+                index_flops(random, kind));
+    if (mcp_is_recurrent(kind))
+        return repeated_groups(random, kind);
+    if (kind->attention == MCP_ATTENTION_NONE)
+        return 0;
     double held = fmax(1, floor(kind->num_kv_heads / t));
-    return 2 * h * (t * held - kind->num_kv_heads) * (kind->head_dim + kind->value_head_dim);
+    double columns = kind->head_dim + (kind->keys_are_values ? 0 : kind->value_head_dim);
+    return 2 * h * (t * held - kind->num_kv_heads) * columns;
 }
 
 /* Experts work on whole rows, all on as many as the fullest: what that adds. */
@@ -114,8 +142,17 @@ static double expected_flops(const struct random_plan *random)
 /* Attention counts whole (query, key) pairs of each ring step. */
 static const double tolerance = 1e-3;
 
-/* Full recompute repeats the forward of its layers, but for what comes after the
- * last value that backward reads: at most the products of one MLP. */
+/* Products after the last value that backward may read: at most those of one MLP, or of
+ * the output projection where there is none. */
+static double last_products(const struct mcp_model *model, const struct mcp_layer_kind *kind)
+{
+    double h = model->hidden_size;
+    if (kind->mlp == MCP_MLP_NONE)
+        return 2 * h * kind->num_attention_heads * kind->value_head_dim;
+    return 2 * h * (kind->ffn_hidden_size + kind->shared_expert_ffn_hidden_size);
+}
+
+/* Full recompute repeats the forward of its layers, but for those. */
 static void expect_recompute(const struct drawn *drawn, double recompute_flops)
 {
     const struct random_plan *random = &drawn->random;
@@ -126,9 +163,9 @@ static void expect_recompute(const struct drawn *drawn, double recompute_flops)
         double layer = layer_flops(random, kind);
         double t = random->plan.tensor_parallel, h = random->model.hidden_size;
         double head = 2 * h * (random->model.vocab_size + 128 * t) + 4 * h * h * t;
-        double mlp = 2 * h * (kind->ffn_hidden_size + kind->shared_expert_ffn_hidden_size);
         most += spec.recompute == MCP_RECOMPUTE_NONE ? 0 : layer + (spec.mtp ? head : 0);
-        least += spec.recompute == MCP_RECOMPUTE_FULL ? layer - mlp : 0;
+        least +=
+            spec.recompute == MCP_RECOMPUTE_FULL ? layer - last_products(&random->model, kind) : 0;
     }
     double tokens = (double)random->job.global_batch_size * (double)random->job.sequence_length;
     cr_expect(le(dbl, recompute_flops, most * tokens * (1 + tolerance)), "%s", drawn->says);
