@@ -187,7 +187,8 @@ static enum mcp_status explain(struct mcp_context *ctx, const struct mcp_search_
         return mcp_fail(&ctx->err, MCP_INVALID, "no degrees within the bounds multiply to %d %ss",
                         mcp_cluster_gpus(view->question->cluster), mcp_plan_device(view->question));
     }
-    mcp_nearest_changes(ctx->arena, view->question, view->space, options, &view->changes);
+    mcp_nearest_changes(ctx->arena, view->question, view->space, options, view->answer,
+                        &view->changes);
     if (rule == mcp_rule_memory && !view->predicts)
         add_remedies(ctx->arena, options, view);
     return MCP_OK;

@@ -63,7 +63,7 @@ static bool try_it(const struct trial *trial, struct mcp_found *found)
 {
     struct mcp_answer answer;
     struct mcp_search_options options = *trial->options;
-    options.top = 1;
+    options.top = options.num_threads = 1; /* short searches, and many */
     options.exhaustive = options.smallest = false;
     mcp_search(trial->arena, trial->question, &trial->space, &options, &answer);
     if (answer.count > 0)
@@ -94,26 +94,20 @@ static void free_knob(struct trial trial, enum mcp_knob knob)
     add(trial.changes, MCP_CHANGE_KNOB, text, &found);
 }
 
-static void lift_rules(struct trial trial)
+/* The search looked beyond one rule at a time; beyond both nobody has looked yet. */
+static void lift_rules(struct trial trial, const struct mcp_answer *answer)
 {
     struct mcp_found found;
-    const struct {
-        bool pipeline, batch;
-        const char *text;
-    } rules[] = {{true, false, "batch_rule off"},
-                 {false, true, "pipeline_rule off"},
-                 {false, false, "pipeline_rule and batch_rule off"}};
-    const struct mcp_plan_space asked = trial.space;
-    for (int i = 0; i < 3; i++) {
-        trial.space.pipeline_rule = asked.pipeline_rule && rules[i].pipeline;
-        trial.space.batch_rule = asked.batch_rule && rules[i].batch;
-        if (trial.space.pipeline_rule == asked.pipeline_rule &&
-            trial.space.batch_rule == asked.batch_rule)
-            continue;
-        if (try_it(&trial, &found)) {
-            add(trial.changes, MCP_CHANGE_RULE, rules[i].text, &found);
-            return;
-        }
+    bool pipeline = mcp_space_keeps_pipeline_rule(&trial.space);
+    bool batch = mcp_space_keeps_batch_rule(&trial.space);
+    if (answer->has_beyond[1]) {
+        add(trial.changes, MCP_CHANGE_RULE, "batch_rule off", &answer->beyond[1]);
+    } else if (answer->has_beyond[0]) {
+        add(trial.changes, MCP_CHANGE_RULE, "pipeline_rule off", &answer->beyond[0]);
+    } else if (pipeline && batch) {
+        trial.space.pipeline_rule = trial.space.batch_rule = false;
+        if (try_it(&trial, &found))
+            add(trial.changes, MCP_CHANGE_RULE, "pipeline_rule and batch_rule off", &found);
     }
 }
 
@@ -142,7 +136,8 @@ static void add_gpus(struct trial trial)
 
 void mcp_nearest_changes(struct mcp_arena *arena, const struct mcp_question *question,
                          const struct mcp_plan_space *space,
-                         const struct mcp_search_options *options, struct mcp_changes *out)
+                         const struct mcp_search_options *options, const struct mcp_answer *answer,
+                         struct mcp_changes *out)
 {
     static const enum mcp_knob order[] = {
         MCP_KNOB_MICROBATCH,        MCP_KNOB_RECOMPUTE,      MCP_KNOB_ZERO_STAGE,
@@ -155,6 +150,7 @@ void mcp_nearest_changes(struct mcp_arena *arena, const struct mcp_question *que
     struct trial trial = {arena, question, *space, options, out};
     for (int i = 0; i < MCP_NUM_KNOBS; i++)
         free_knob(trial, order[i]);
-    lift_rules(trial);
-    add_gpus(trial);
+    lift_rules(trial, answer);
+    if (mcp_binding_rule(&answer->record) == mcp_rule_memory)
+        add_gpus(trial);
 }

@@ -37,10 +37,12 @@ bool mcp_least_illegal(struct mcp_arena *arena, const struct mcp_question *quest
                        struct mcp_refusals *out);
 
 /* Changes after which a plan fits, one at a time: each pinned or bounded knob
- * freed, the rules lifted, GPUs doubled until one fits. */
+ * freed, the rules lifted, and where memory binds, GPUs doubled until one fits.
+ * `answer`: of that search, which found nothing. */
 enum { MCP_MOST_GPU_DOUBLINGS = 6 };
 void mcp_nearest_changes(struct mcp_arena *arena, const struct mcp_question *question,
                          const struct mcp_plan_space *space,
-                         const struct mcp_search_options *options, struct mcp_changes *out);
+                         const struct mcp_search_options *options, const struct mcp_answer *answer,
+                         struct mcp_changes *out);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include "core/units.h"
 
+#include <math.h>
+
 enum { MOST_DOUBLINGS = 6, STEPS_TO_TWICE = 8 };
 
 /* A question that may be changed. */
@@ -23,7 +25,7 @@ static void begin(struct trial *trial, struct mcp_arena *arena, const struct mcp
     mcp_explain_copy_pools(question->cluster, trial->pools);
     trial->question =
         (struct mcp_question){question->model, trial->pools, &trial->job, question->stack};
-    trial->options.top = 1;
+    trial->options.top = trial->options.num_threads = 1; /* short searches, and many */
     trial->options.exhaustive = trial->options.smallest = false;
 }
 
@@ -46,24 +48,42 @@ static bool fits_with(struct trial *trial, const struct mcp_question *question, 
     return fits(trial, found);
 }
 
-/* Memory: doubled until a plan fits, then halved between. More never hurts. */
+/* What the plan that needs least would have to find, in whole GiB above `now`. */
+static int64_t guess_gib(struct trial *trial, int64_t now)
+{
+    const int64_t gib = INT64_C(1) << 30;
+    struct mcp_answer answer;
+    struct mcp_search_options options = trial->options;
+    options.objective = MCP_OBJECTIVE_MEMORY;
+    options.smallest = true;
+    mcp_search(trial->arena, &trial->question, &trial->space, &options, &answer);
+    double bytes = (double)(answer.has_smallest ? answer.smallest.peak_memory_bytes : now);
+    double more = bytes / trial->job.memory_limit_frac - (double)now;
+    return more > (double)gib ? (int64_t)ceil(more / (double)gib) : 1;
+}
+
+/* Memory: what the smallest plan needs; more until some plan fits, then less until none
+ * does, then halved between. More never hurts. */
 static bool more_memory(struct trial *trial, const struct mcp_question *question,
                         struct mcp_remedy *out)
 {
     const int64_t gib = INT64_C(1) << 30;
-    int64_t now = question->cluster->gpu.memory_bytes, low = 0, high = now / gib + 1;
+    int64_t now = question->cluster->gpu.memory_bytes, low = 0, high = guess_gib(trial, now);
+    struct mcp_found found;
     for (int i = 0; !fits_with(trial, question, high * gib, &out->found); i++) {
         if (i == MOST_DOUBLINGS)
             return false;
         low = high;
         high *= 2;
     }
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        if (fits_with(trial, question, middle * gib, &out->found))
-            high = middle;
-        else
-            low = middle;
+    for (int64_t step = 1; high - low > 1; step *= 2) {
+        int64_t next = low == 0 && high - step > 0 ? high - step : low + (high - low) / 2;
+        if (fits_with(trial, question, next * gib, &found)) {
+            high = next;
+            out->found = found;
+        } else {
+            low = next;
+        }
     }
     out->name = "memory_bytes";
     out->value = (double)(now + high * gib);

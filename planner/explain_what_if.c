@@ -158,7 +158,7 @@ void mcp_what_ifs(struct mcp_arena *arena, const struct mcp_question *question,
                   const struct mcp_found *now, struct mcp_what_if out[MCP_NUM_WHAT_IFS])
 {
     struct mcp_search_options one = *options;
-    one.top = 1;
+    one.top = one.num_threads = 1;
     one.exhaustive = one.smallest = false;
     double rate = tokens_per_s(question->job, now->iteration_s);
     for (int kind = 0; kind < MCP_NUM_WHAT_IFS; kind++) {

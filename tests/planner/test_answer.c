@@ -39,7 +39,7 @@ Test(answer, too_few_gpus)
     cr_assert(answer.has_smallest);
     cr_expect(gt(i64, answer.smallest.peak_memory_bytes, l.cluster.gpu.memory_bytes));
     cr_expect(mcp_same(mcp_binding_rule(&answer.record), "memory"));
-    mcp_nearest_changes(l.arena, &l.question, &space, &options, &changes);
+    mcp_nearest_changes(l.arena, &l.question, &space, &options, &answer, &changes);
     const struct mcp_change *gpus = change(&changes, MCP_CHANGE_GPUS);
     cr_assert(gpus != NULL);
     int needed = mcp_plan_world(&gpus->found.plan);
@@ -63,7 +63,7 @@ Test(answer, names_the_pin_that_is_too_much)
     struct mcp_answer answer = ask(&l, &space);
     cr_assert(eq(int, answer.count, 0));
     cr_expect(mcp_same(mcp_binding_rule(&answer.record), "memory"));
-    mcp_nearest_changes(l.arena, &l.question, &space, &options, &changes);
+    mcp_nearest_changes(l.arena, &l.question, &space, &options, &answer, &changes);
     cr_assert(gt(int, changes.count, 0));
     cr_expect(eq(int, changes.items[0].kind, MCP_CHANGE_KNOB));
     cr_expect(strstr(changes.items[0].text, "microbatch_size=") != NULL);
@@ -84,7 +84,7 @@ Test(answer, names_the_rule_that_binds)
     struct mcp_answer answer = ask(&l, &space);
     cr_assert(eq(int, answer.count, 0));
     cr_expect(mcp_same(mcp_binding_rule(&answer.record), "batch_rule"));
-    mcp_nearest_changes(l.arena, &l.question, &space, &options, &changes);
+    mcp_nearest_changes(l.arena, &l.question, &space, &options, &answer, &changes);
     const struct mcp_change *lifted = change(&changes, MCP_CHANGE_RULE);
     cr_assert(lifted != NULL);
     cr_expect(mcp_same(lifted->text, "batch_rule off"));
