@@ -104,7 +104,7 @@ ParameterizedTestParameters(plan, says)
         {"the article's rule of thumb",
          "--model article-34b --cluster dgx-a100:8 --global-batch-size 1024 --method rule",
          6,
-         {"= 96", "tensor_parallel=6 does not divide num_attention_heads", "floor(64 / 96) = 0"}},
+         {"= 96", "tensor_parallel=6 does not divide num_attention_heads", "data = floor(64 / 96)"}},
         {"a rule of thumb that is legal",
          "--model gpt2 --cluster pcie-box --global-batch-size 4 --method rule",
          0,
