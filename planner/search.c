@@ -383,7 +383,8 @@ static void run_splits(struct mcp_search *search, int class)
         .search = search, .class = class, .kind = SPLITS, .most_milps = MOST_MILPS};
     struct mcp_tuples *kept = &search->kept[class];
     size_t at = 0;
-    qsort(kept->items, kept->count, sizeof *kept->items, by_tuple_bound);
+    if (kept->count > 0)
+        qsort(kept->items, kept->count, sizeof *kept->items, by_tuple_bound);
     for (int length = 1; at < kept->count; length = longer(length)) {
         wave.bar = split_bar(search, class);
         wave.splits = kept->items + at;

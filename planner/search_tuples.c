@@ -112,6 +112,7 @@ void mcp_search_enumerate(struct mcp_search *search)
     mcp_loose_free(loose);
     search->desks = MCP_ARRAY(search->arena, search->num_desks, struct mcp_desk);
     for (int class = 0; class < MCP_NUM_CLASSES; class ++)
-        qsort(search->families[class].items, search->families[class].count,
-              sizeof(struct mcp_family), by_bound);
+        if (search->families[class].count > 0)
+            qsort(search->families[class].items, search->families[class].count,
+                  sizeof(struct mcp_family), by_bound);
 }
