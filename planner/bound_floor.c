@@ -177,7 +177,8 @@ void mcp_floor_number_kinds(const struct mcp_model *model, struct mcp_floor *out
 }
 
 /* The kinds as the pool of stage `rank` runs them. */
-static void load_pool(const struct loader *l, int pool, int rank, struct mcp_floor *out)
+static void load_pool(const struct loader *l, int pool, int rank, bool first,
+                      struct mcp_floor *out)
 {
     const struct mcp_model *model = l->question->model;
     for (int kind = 0; kind < model->num_kinds; kind++) {
@@ -186,7 +187,7 @@ static void load_pool(const struct loader *l, int pool, int rank, struct mcp_flo
             continue;
         struct mcp_layer_floor *layer = &out->kinds[pool][at], *least = &out->least[at];
         load_kind(l, rank, kind, layer);
-        if (pool == 0)
+        if (first)
             *least = *layer;
         least->forward_ns = fmin(least->forward_ns, layer->forward_ns);
         least->backward_ns = fmin(least->backward_ns, layer->backward_ns);
@@ -203,16 +204,17 @@ static void load_pools(const struct loader *l, struct mcp_floor *out)
     const int *stage_pool = l->plan->stage_pool;
     out->num_pools = 1;
     if (stage_pool == NULL) {
-        load_pool(l, 0, 0, out);
+        load_pool(l, 0, 0, true, out);
         return;
     }
     out->num_pools = mcp_cluster_num_pools(l->question->cluster);
-    for (int pool = 0; pool < out->num_pools; pool++)
-        for (int s = 0; s < out->p; s++)
-            if (stage_pool[s] == pool) {
-                load_pool(l, pool, s, out);
-                break;
-            }
+    for (int s = 0; s < out->p; s++) {
+        int before = 0;
+        while (before < s && stage_pool[before] != stage_pool[s])
+            before++;
+        if (before == s)
+            load_pool(l, stage_pool[s], s, s == 0, out);
+    }
 }
 
 static void forget_updates(struct mcp_floor *out)

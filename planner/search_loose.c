@@ -6,7 +6,8 @@
  * that one price serves all that differ in microbatch, data and pipeline degrees.
  *
  * The near machine is the real one but for the groups, which lie as near as they can:
- * what it takes, no rank order beats. */
+ * what it takes, no rank order beats. Of a mixed cluster both have the best of all
+ * pools (search_kinder.c), so that no placement beats them. */
 #include "planner/bound_parts.h"
 #include "planner/search_parts.h"
 
@@ -14,18 +15,6 @@
 
 enum { LOOSE_TOKENS = 1 << 20 };
 static const double unfilled = 0.01; /* tiles of a million tokens, spread over experts */
-
-/* Domains t times as large: then each axis has as much of one as if it came first,
- * in the usual rank order, which has tensor before the others. */
-static void bring_near(const struct mcp_question *question, int tensor_parallel,
-                       struct mcp_cluster *cluster, struct mcp_question *near)
-{
-    *cluster = *question->cluster;
-    for (int tier = 0; tier < cluster->num_tiers; tier++)
-        cluster->tiers[tier].ranks *= tensor_parallel;
-    *near = *question;
-    near->cluster = cluster;
-}
 
 /* --- loose --- */
 
@@ -65,7 +54,7 @@ void mcp_loose_turn(struct mcp_loose *loose, const struct mcp_layout *layout)
     const struct mcp_question *question = loose->search->question;
     mcp_arena_free(loose->arena);
     loose->arena = mcp_arena_new();
-    bring_near(question, layout->tensor_parallel, &loose->cluster, &loose->question);
+    mcp_kinder_question(question, layout->tensor_parallel, &loose->cluster, &loose->question);
     loose->cluster.gpu.num_multiprocessors = 1;
     loose->pricer = mcp_pricer_new(loose->arena, &loose->question);
     int64_t tokens = question->job->sequence_length / layout->context_parallel;
@@ -105,6 +94,7 @@ static void load(struct mcp_loose *loose, const struct mcp_plan *plan, struct mc
         recompute[r] = r == MCP_RECOMPUTE_NONE || loose->search->recompute[r];
     large.microbatch_size = loose->microbatch;
     large.zero_stage = 0;
+    large.stage_pool = NULL; /* the kinder machine has one */
     mcp_rank_order(0, large.rank_order);
     mcp_floor_load(loose->pricer, &large, recompute, MCP_FLOOR_ALL, out);
     scale_all(out, (1 - unfilled) / loose->microbatch);
@@ -165,13 +155,13 @@ void mcp_loose_bound(struct mcp_loose *loose, const struct mcp_plan *plan,
                      struct mcp_family *family)
 {
     struct mcp_floor floor;
-    if (loose->search->question->cluster->next != NULL)
-        return; /* GPUs differ: only exact prices tell */
+    const struct mcp_question *question = loose->search->question;
     family->loose = price_of(loose, plan);
-    floor_of(family->loose, loose->search->question, plan, &floor);
-    family->bound = loose->search->objective == MCP_OBJECTIVE_MEMORY
-                        ? (double)mcp_floor_bytes(&floor, loose->search->question)
-                        : mcp_floor_fluid_ns(&floor);
+    floor_of(family->loose, question, plan, &floor);
+    if (loose->search->objective != MCP_OBJECTIVE_MEMORY)
+        family->bound = mcp_floor_fluid_ns(&floor);
+    else if (question->cluster->next == NULL) /* else the fullest GPU need not hold most */
+        family->bound = (double)mcp_floor_bytes(&floor, question);
 }
 
 const char *mcp_loose_refute(const struct mcp_family *family, const struct mcp_search *search,
@@ -220,7 +210,7 @@ struct mcp_near *mcp_near_new(struct mcp_arena *arena, const struct mcp_question
 {
     struct mcp_near *near = MCP_NEW(arena, struct mcp_near);
     near->arena = arena;
-    bring_near(question, tensor_parallel, &near->cluster, &near->question);
+    mcp_kinder_question(question, tensor_parallel, &near->cluster, &near->question);
     near->pricer = mcp_pricer_new(arena, &near->question);
     return near;
 }
@@ -316,6 +306,7 @@ bool mcp_near_reaches(struct mcp_near *near, const struct mcp_plan *plan, const 
 {
     struct mcp_floor floor;
     struct mcp_plan bare = *plan;
+    bare.stage_pool = NULL;
     bare.zero_stage = 0; /* transfers of gradients and weights beside slots left out */
     mcp_rank_order(0, bare.rank_order);
     near_floor(near_price(near, &bare, recompute), &near->question, &bare, &floor);

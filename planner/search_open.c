@@ -11,8 +11,7 @@ void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question, i
     desk->scratch = mcp_arena_new();
     desk->pricer = mcp_pricer_new(desk->arena, question);
     desk->prediction = MCP_NEW(desk->arena, struct mcp_prediction);
-    if (question->cluster->next == NULL)
-        desk->near = mcp_near_new(desk->arena, question, tensor_parallel);
+    desk->near = mcp_near_new(desk->arena, question, tensor_parallel);
 }
 
 void mcp_desks_close(struct mcp_search *search)
@@ -131,8 +130,6 @@ bool mcp_family_reaches(const struct mcp_look *look, const struct mcp_family *fa
 {
     struct mcp_plan plan;
     const struct mcp_search *search = look->search;
-    if (look->desk->near == NULL)
-        return true;
     mcp_choices_plan(&look->lot->choices, mcp_family_index(look->lot, family, 0), &plan);
     if (!mcp_loose_reaches(family, search, &plan, look->cutoff_ns))
         return false;
@@ -140,12 +137,13 @@ bool mcp_family_reaches(const struct mcp_look *look, const struct mcp_family *fa
            mcp_near_reaches(look->desk->near, &plan, search->recompute, look->cutoff_ns);
 }
 
-/* The same in one rank order, on the machine as it is. */
+/* The same in one rank order, on the machine as it is; nothing is known of placements
+ * besides the first. */
 static bool order_reaches(const struct mcp_look *look, const struct mcp_family *family, int order)
 {
     struct mcp_plan plan;
     struct mcp_floor floor;
-    if (look->cutoff_ns == INT64_MAX || look->desk->near == NULL)
+    if (look->cutoff_ns == INT64_MAX || look->lot->choices.num_placements > 1)
         return true;
     mcp_choices_plan(&look->lot->choices, mcp_family_index(look->lot, family, order), &plan);
     plan.zero_stage = 0;

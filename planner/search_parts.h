@@ -38,7 +38,7 @@ struct mcp_desk {
     struct mcp_arena *arena, *scratch; /* NULL: not used yet */
     struct mcp_pricer *pricer;
     struct mcp_prediction *prediction;
-    struct mcp_near *near; /* NULL on a mixed cluster */
+    struct mcp_near *near;
 };
 
 enum mcp_tuple_state {
@@ -111,6 +111,10 @@ void mcp_record_sort(struct mcp_search_record *record);
 void mcp_search_enumerate(struct mcp_search *search);
 /* The family's plan with variant 0 <= k < lot->variants, no chunks. */
 int64_t mcp_family_index(const struct mcp_lot *lot, const struct mcp_family *family, int variant);
+
+/* search_kinder.c: the question on a machine that is never slower, of one pool. */
+void mcp_kinder_question(const struct mcp_question *question, int tensor_parallel,
+                         struct mcp_cluster *cluster, struct mcp_question *kinder);
 
 /* search_loose.c: bounds on kinder machines. Turned to each tensor and context degree
  * in turn. */
