@@ -4,8 +4,9 @@
 #include <limits.h>
 #include <math.h>
 
-/* Programmes for the best; for those that only come after it; tuples split otherwise. */
-enum { MOST_MILPS = 64, FEW_MILPS = 4, MOST_STEERED = 64 };
+/* Programmes for the best; for those that only come after it; where what is required
+ * may be broken by any split; tuples split otherwise. */
+enum { MOST_MILPS = 64, FEW_MILPS = 4, STEERED_MILPS = 1, MOST_STEERED = 16 };
 
 /* The most that is allowed of `name`, a count; -1: any number. */
 static int most_of(const struct mcp_requirements *requirements, enum mcp_require_name name)
@@ -79,7 +80,7 @@ static void split_otherwise(struct mcp_pool *pool, const struct mcp_tuple *tuple
             for (int i = 0; i < MCP_NUM_RECOMPUTES; i++)
                 options.recompute[i] = (subset >> i & 1) != 0;
             options.uneven = uneven;
-            options.max_milps = FEW_MILPS;
+            options.max_milps = STEERED_MILPS;
             if (subset < all || !uneven)
                 split(pool, tuple, &options, &unused);
         }
@@ -95,8 +96,10 @@ static void leave_open(struct mcp_pool *pool, int64_t bound_ns)
 /* May it be the best? Then that is settled, or left open with what it could still give. */
 static bool split_to_win(struct mcp_pool *pool, const struct mcp_tuple *tuple)
 {
-    const struct mcp_split_options options = options_of(pool, pool->best_ns);
+    struct mcp_split_options options = options_of(pool, pool->best_ns);
     struct mcp_split best;
+    if (pool->steered > 0) /* the best may break what is required again */
+        options.max_milps = STEERED_MILPS;
     if (split(pool, tuple, &options, &best))
         return true;
     if (best.found || !best.proven)
