@@ -64,12 +64,18 @@ static enum mcp_status fail_broken(struct mcp_arena *arena, const char *name,
         mcp_nccl_xml(arena, name, root, &node, &ignored) != MCP_OK)
         return MCP_FORMAT;
     const char *problem = mcp_strdup(arena, err->text);
+    struct mcp_text notes = mcp_text_new(arena);
+    for (const char *at = node.notes; at != NULL && *at != '\0'; at += strcspn(at, "\n") + 1) {
+        const char *note = at + strlen(name) + 2; /* behind the file's name */
+        mcp_text_add(&notes, "; %.*s", (int)strcspn(note, "\n"), note);
+    }
     return mcp_fail(
-        err, MCP_FORMAT, "%s; before it stand %d GPUs, %d NICs%s", problem, node.num_gpus,
+        err, MCP_FORMAT, "%s; before it stand %d GPUs, %d NICs%s%s", problem, node.num_gpus,
         node.num_nics,
         node.num_gpus > 0 && node.gpus[0].switch_links > 0
             ? mcp_format(arena, ", %d NVLinks a GPU to a switch", node.gpus[0].switch_links)
-            : "");
+            : "",
+        notes.data);
 }
 
 static enum mcp_status parse_xml(struct mcp_arena *arena, const char *name, const char *text,

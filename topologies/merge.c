@@ -143,6 +143,8 @@ static enum mcp_status merge_gpu(const struct merge *m, struct mcp_node_gpu *gpu
         gpu->cpu_affinity = more->cpu_affinity;
     if (gpu->numa_affinity == NULL)
         gpu->numa_affinity = more->numa_affinity;
+    if (gpu->mig_mode == NULL)
+        gpu->mig_mode = more->mig_mode;
     if (gpu->num_migs == 0) {
         gpu->num_migs = more->num_migs;
         gpu->migs = more->migs;

@@ -301,6 +301,9 @@ enum mcp_status mcp_nccl_xml(struct mcp_arena *arena, const char *name, const st
     struct mcp_node node = {0};
     struct mcp_nccl_reader *r = MCP_NEW(arena, struct mcp_nccl_reader);
     *r = (struct mcp_nccl_reader){.arena = arena, .err = err, .file = name, .node = &node};
+    if (!mcp_same(root->name, "system"))
+        return mcp_fail(err, MCP_FORMAT, "%s: the root is <%.40s>, expected <system>", name,
+                        mcp_printable(arena, root->name));
     MCP_TRY(check_shape(r, root));
     MCP_TRY(find_devices(r, root));
     sort_gpus(r);

@@ -58,6 +58,7 @@ struct mcp_node_gpu {
     double memory_clock_hz;    /* the highest */
     double power_limit_watts;  /* 0: unknown */
     int switch_links;          /* NVLinks that end at a switch; 0: none or unknown */
+    const char *mig_mode;      /* "Enabled" or "Disabled"; NULL: unknown, or it has none */
     int num_migs;
     struct mcp_node_mig *migs; /* [num_migs] */
 };

@@ -2,6 +2,7 @@
 #include "topologies/node.h"
 
 #include <math.h>
+#include <string.h>
 
 static void set_known(struct mcp_json *object, const char *key, int64_t value, int64_t unknown)
 {
@@ -45,6 +46,7 @@ static void write_gpu(const struct mcp_node_gpu *gpu, struct mcp_json *item)
     set_positive(item, "memory_clock_hz", gpu->memory_clock_hz);
     set_positive(item, "power_limit_watts", gpu->power_limit_watts);
     set_known(item, "switch_links", gpu->switch_links, 0);
+    mcp_json_set_string(item, "mig_mode", gpu->mig_mode);
     write_migs(gpu, item);
 }
 
@@ -82,6 +84,18 @@ static void write_processors(const struct mcp_node *node, struct mcp_json *objec
     }
 }
 
+static void write_notes(struct mcp_arena *arena, const struct mcp_node *node,
+                        struct mcp_json *object)
+{
+    struct mcp_json *list = mcp_json_set_array(object, "notes");
+    const char *at = node->notes != NULL ? node->notes : "";
+    while (*at != '\0') {
+        size_t length = strcspn(at, "\n");
+        mcp_json_add_string(list, mcp_strndup(arena, at, length));
+        at += length + (at[length] == '\n');
+    }
+}
+
 void mcp_node_to_json(struct mcp_arena *arena, const struct mcp_node *node, struct mcp_json *object)
 {
     write_devices(node, object);
@@ -98,4 +112,5 @@ void mcp_node_to_json(struct mcp_arena *arena, const struct mcp_node *node, stru
             mcp_json_set_int(item, "count", link->count);
         }
     write_processors(node, object);
+    write_notes(arena, node, object);
 }

@@ -143,8 +143,8 @@ static void cut_glued_rows(struct mcp_arena *arena, struct line *line)
         if (word == NULL || !is_label(word) || is_code(word) || code_length(next) == 0 ||
             strpbrk(word, "0123456789") == NULL)
             continue;
-        line->more = mcp_strdup(arena, begin);
-        line->text[begin - line->text] = '\0';
+        line->more = line->text + (begin - line->text);
+        line->more[-1] = '\0'; /* a blank stood there */
         return;
     }
 }

@@ -61,6 +61,7 @@ static enum mcp_status read_gpu(const struct table *t, struct mcp_node_gpu *gpu,
     gpu->name = mcp_smi_known(cell(t, "name", "gpu_name"));
     gpu->uuid = mcp_smi_known(cell(t, "uuid", "gpu_uuid"));
     gpu->bus_id = mcp_bus_id(arena, cell(t, "pci.bus_id", "gpu_bus_id"));
+    gpu->mig_mode = mcp_smi_known(cell(t, "mig.mode.current", ""));
     gpu->pcie_generation = mcp_smi_small_number(cell(t, "pcie.link.gen.max", ""));
     gpu->pcie_width = mcp_smi_small_number(cell(t, "pcie.link.width.max", ""));
     MCP_TRY(

@@ -80,6 +80,7 @@ static enum mcp_status read_gpu(const struct reader *r, struct mcp_node_gpu *gpu
         mcp_xml_text(r->arena, r->gpu, "pci/pci_gpu_link_info/pcie_gen/max_link_gen"));
     gpu->pcie_width = mcp_smi_small_number(
         mcp_xml_text(r->arena, r->gpu, "pci/pci_gpu_link_info/link_widths/max_link_width"));
+    gpu->mig_mode = mcp_smi_known(mcp_xml_text(r->arena, r->gpu, "mig_mode/current_mig"));
     read_migs(r, gpu);
     return read_rates(r, gpu);
 }

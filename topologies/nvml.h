@@ -2,7 +2,7 @@
  *
  * It is opened when it is there and never linked, so that the program runs without it.
  * What an old driver's library lacks stays unknown. Written from NVML's documentation
- * and tested against a stand-in (tests/topologies/fake/nvml.c). */
+ * and tested against a stand-in (tests/topologies/fake/nvml.c); it never ran on a GPU yet. */
 #ifndef MCP_TOPOLOGIES_NVML_H
 #define MCP_TOPOLOGIES_NVML_H
 

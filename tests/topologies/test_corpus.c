@@ -283,6 +283,9 @@ Test(corpus, queries_in_xml)
         cr_expect(mcp_same(mcp_format(arena, "%dx%dx", gpu->pcie_generation, gpu->pcie_width),
                            corpus_cell(&corpus, row, "pcie_max")),
                   "%s", file);
+        const char *mig = corpus_cell(&corpus, row, "mig");
+        bool has_mig = strcmp(mig, "-") != 0 && strcmp(mig, "N/A") != 0;
+        cr_expect(mcp_same(gpu->mig_mode, has_mig ? mig : NULL), "%s", file);
         cr_expect(gpu->num_migs == 0 && gpu->clock_hz > 1e9 && gpu->power_limit_watts > 50, "%s",
                   file);
     }

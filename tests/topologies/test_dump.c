@@ -128,7 +128,8 @@ Test(dump, all_that_a_query_tells_of_a_gpu)
     struct mcp_dump dump;
     static const char text[] =
         "<nvidia_smi_log><attached_gpus>4</attached_gpus><gpu id=\"00000000:3B:00.0\">"
-        "<uuid>GPU-12</uuid><minor_number>2</minor_number><mig_devices><mig_device><index>0</index>"
+        "<uuid>GPU-12</uuid><minor_number>2</minor_number><mig_mode>"
+        "<current_mig>Enabled</current_mig></mig_mode><mig_devices><mig_device><index>0</index>"
         "<fb_memory_usage><total>4864 MiB</total></fb_memory_usage></mig_device></mig_devices>"
         "<fb_memory_usage><total>N/A</total></fb_memory_usage><power_readings><power_limit>70.00 W"
         "</power_limit></power_readings><max_clocks><sm_clock>1590 MHz</sm_clock><mem_clock>"
@@ -139,6 +140,7 @@ Test(dump, all_that_a_query_tells_of_a_gpu)
     cr_expect(eq(int, gpu->index, 2));
     cr_expect(eq(int, dump.node.num_gpus_attached, 4));
     cr_expect(eq(int, gpu->num_migs, 1));
+    cr_expect(eq(str, (char *)gpu->mig_mode, "Enabled"));
     cr_expect(eq(i64, gpu->memory_bytes, 0));
     cr_expect(eq(dbl, gpu->clock_hz, 1590e6));
     cr_expect(eq(dbl, gpu->memory_clock_hz, 0));

@@ -89,7 +89,9 @@ Test(traps, a_virtual_machine_hides_its_switch)
     cr_expect(
         eq(int, (int)mcp_dump_parse(arena, "vm.xml", cut, strlen(cut), &dump, &err), MCP_FORMAT));
     cr_expect(strstr(err.text, "vm.xml: line 3, column ") != NULL &&
-                  strstr(err.text, "3 GPUs, 0 NICs, 18 NVLinks a GPU to a switch") != NULL,
+                  strstr(err.text, "3 GPUs, 0 NICs, 18 NVLinks a GPU to a switch") != NULL &&
+                  strstr(err.text, "the NUMA node of a <cpu> is unknown") != NULL &&
+                  strstr(err.text, "an unnamed switch (18 links of GPU0)") != NULL,
               "%s", err.text);
 }
 
