@@ -152,13 +152,13 @@ static double pair_at(const struct mcp_floor *floor, int layer)
     return mcp_floor_pair(&floor->least[floor->kind_of[floor->layer_kind[layer]]]);
 }
 
-/* Where a stage that ends at `to` begins at the earliest; -1: it cannot hold its least. */
+/* Where a stage that ends at `to` begins at the earliest; -1: not even with no layer. */
 static int begin_of(const struct reach *reach, int s, int to, double below, double time)
 {
     const struct mcp_floor *f = reach->floor;
     struct load load = load_of(reach, s);
-    int from = to, least = s < f->p - 1 && to > 0 ? 1 : 0;
-    if (least == 0 && !holds(reach, &load, below, time))
+    int from = to;
+    if (!holds(reach, &load, below, time))
         return -1;
     while (from > 0) {
         struct load more = load;
@@ -170,7 +170,7 @@ static int begin_of(const struct reach *reach, int s, int to, double below, doub
         below = under;
         from--;
     }
-    return to - from >= least ? from : -1;
+    return from;
 }
 
 /* Layers that stages above the first leave to it; -1: they cannot end in time. */
