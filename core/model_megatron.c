@@ -125,10 +125,11 @@ static bool is_flag(const char *word)
 /* A value without the quotes, commas and brackets of a list around it. */
 static const char *plain_value(struct mcp_arena *arena, const char *word)
 {
-    while (*word == '"' || *word == '\'')
+    while (*word == '"' || *word == '\'' || (*word == '[' && word[1] == '-'))
         word++;
     size_t length = strlen(word);
-    while (length > 0 && strchr("\"',", word[length - 1]) != NULL)
+    const char *ends = strchr(word, '[') != NULL ? "\"'," : "\"',]"; /* a list's own bracket */
+    while (length > 0 && strchr(ends, word[length - 1]) != NULL)
         length--;
     return mcp_strndup(arena, word, length);
 }
@@ -461,6 +462,8 @@ enum mcp_status mcp_model_from_megatron(struct mcp_arena *arena, const char *fil
     static const enum flag needed[] = {NUM_LAYERS, HIDDEN_SIZE, NUM_ATTENTION_HEADS};
     struct arguments a = {.arena = arena, .file = mcp_printable(arena, file)};
     const struct mcp_words words = mcp_shell_words(arena, text);
+    if (words.count == MCP_MAX_WORDS)
+        return mcp_fail(err, MCP_FORMAT, "%s: more than %d words", a.file, MCP_MAX_WORDS);
     read_flags(&a, &words);
     for (int flag = 0; flag < NUM_SIZES; flag++)
         MCP_TRY(read_size(&a, (enum flag)flag, err));

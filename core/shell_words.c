@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORDS = 100000, MOST_NAMES = 4096, MOST_VALUE_BYTES = 4096 };
+enum { MOST_NAMES = 4096, MOST_VALUE_BYTES = 4096 };
 
 struct names {
     size_t count, capacity;
@@ -124,8 +124,10 @@ static void remember(struct reader *r, const char *word)
     if (length == 0 || word[length] != '=')
         return;
     const char *value = word + length + 1;
-    if (strchr(value, '$') == NULL && strlen(value) < MOST_VALUE_BYTES)
-        r->names.values[find_name(r, word, length)] = value;
+    if (strchr(value, '$') != NULL || strlen(value) >= MOST_VALUE_BYTES)
+        return;
+    const size_t index = find_name(r, word, length);
+    r->names.values[index] = value;
 }
 
 static void add_word(struct reader *r, const char *word)
@@ -160,7 +162,7 @@ static const char *list_open(struct reader *r)
 struct mcp_words mcp_shell_words(struct mcp_arena *arena, const char *text)
 {
     struct reader r = {.arena = arena, .at = text};
-    for (skip_blanks(&r); *r.at != '\0' && r.words.count < MOST_WORDS; skip_blanks(&r)) {
+    for (skip_blanks(&r); *r.at != '\0' && r.words.count < MCP_MAX_WORDS; skip_blanks(&r)) {
         struct mcp_text word = mcp_text_new(arena);
         read_word(&r, &word);
         add_word(&r, word.data);

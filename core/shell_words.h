@@ -10,8 +10,9 @@
 
 #include <stddef.h>
 
+enum { MCP_MAX_WORDS = 1 << 20 };
 struct mcp_words {
-    size_t count;
+    size_t count; /* MCP_MAX_WORDS: there may be more */
     const char **items;
     const char *open; /* names that nothing sets, sorted, "A B C"; "" when none */
 };

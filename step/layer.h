@@ -43,6 +43,11 @@ int64_t mcp_shared_head_elements(const struct mcp_question *question, const stru
 int64_t mcp_shared_weights_bytes(const struct mcp_question *question, const struct mcp_plan *plan);
 int64_t mcp_shared_gradients_bytes(const struct mcp_question *question, const struct mcp_plan *plan);
 
+/* Bytes that a parameter's gradient, and its optimizer, take under the job: in fp32 the
+ * weights are their own master, and gradients are no smaller. */
+double mcp_gradient_bytes(const struct mcp_question *question);
+double mcp_optimizer_bytes(const struct mcp_question *question);
+
 /* Layers of the extended list: embedding, decoder layers, MTP modules, head. */
 int mcp_extended_layers(const struct mcp_model *model);
 /* What layer `extended` of it is under the plan's chunks. */

@@ -65,6 +65,19 @@ static int list_parts(struct mcp_builder *b, struct part parts[3])
     return count; /* 0: a head whose matrix is the embedding's, under norms without weights */
 }
 
+double mcp_gradient_bytes(const struct mcp_question *question)
+{
+    return fmax(question->stack->gradient_bytes,
+                mcp_dtype_bytes(mcp_activation_dtype(question->job->precision)));
+}
+
+double mcp_optimizer_bytes(const struct mcp_question *question)
+{
+    double bytes = question->stack->optimizer_bytes;
+    bool is_master = mcp_activation_dtype(question->job->precision) == MCP_F32;
+    return is_master ? fmax(0, bytes - mcp_dtype_bytes(MCP_F32)) : bytes;
+}
+
 static void size_buffer(struct mcp_builder *b, int index, double bytes)
 {
     struct mcp_buffer *buffer = &b->buffers[MCP_SPACE_LAYER][index];
@@ -76,13 +89,12 @@ static void size_buffer(struct mcp_builder *b, int index, double bytes)
  * weights and gradients are the program's rank buffers. */
 static void size_part(struct mcp_builder *b, const struct part *part)
 {
-    const struct mcp_stack *stack = b->question->stack;
     int zero = b->plan->zero_stage, optimizer = layer_index(part, MCP_LAYER_OPTIMIZER);
     double n = (double)part->parameters;
     double k = mcp_group_size(b->plan, reduce_axes(part->expert));
-    double weight = mcp_dtype_bytes(b->activation), gradient = stack->gradient_bytes;
+    double weight = mcp_dtype_bytes(b->activation), gradient = mcp_gradient_bytes(b->question);
     double others = (double)b->buffers[MCP_SPACE_LAYER][optimizer].bytes;
-    size_buffer(b, optimizer, n * stack->optimizer_bytes / (zero >= 1 ? k : 1) + others);
+    size_buffer(b, optimizer, n * mcp_optimizer_bytes(b->question) / (zero >= 1 ? k : 1) + others);
     if (part->in_rank)
         return;
     size_buffer(b, layer_index(part, MCP_LAYER_WEIGHTS), n * weight);

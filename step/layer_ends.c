@@ -38,7 +38,7 @@ int64_t mcp_shared_weights_bytes(const struct mcp_question *question, const stru
 int64_t mcp_shared_gradients_bytes(const struct mcp_question *question, const struct mcp_plan *plan)
 {
     double elements = (double)mcp_shared_head_elements(question, plan);
-    return (int64_t)ceil(elements * question->stack->gradient_bytes);
+    return (int64_t)ceil(elements * mcp_gradient_bytes(question));
 }
 
 static struct mcp_ref embedding_gradients(const struct mcp_builder *b)
