@@ -117,14 +117,21 @@ static bool is_code(const char *word)
     return length > 0 && word[length] == '\0';
 }
 
+/* One code, or several that lost the blanks between them; a row has no more. */
+static bool is_codes(const char *word)
+{
+    int count = 0;
+    for (size_t length; (length = code_length(word)) > 0 && count <= MCP_NODE_MAX_DEVICES; count++)
+        word += length;
+    return count > 0 && (*word == ' ' || *word == '\t' || *word == '\0');
+}
+
 /* The next cell of a row: a word, or one code of several that lost their blanks. */
 static const char *next_cell(struct mcp_arena *arena, const char **rest)
 {
-    const char *begin = *rest + strspn(*rest, " \t"), *at = begin;
-    size_t length = code_length(begin), step;
-    while ((step = code_length(at)) > 0)
-        at += step;
-    if (length == 0 || (*at != ' ' && *at != '\t' && *at != '\0'))
+    const char *begin = *rest + strspn(*rest, " \t");
+    size_t length = code_length(begin);
+    if (!is_codes(begin))
         return mcp_smi_next_word(arena, rest);
     *rest = begin + length;
     return mcp_strndup(arena, begin, length);
@@ -140,7 +147,7 @@ static void cut_glued_rows(struct mcp_arena *arena, struct line *line)
         word = mcp_smi_next_word(arena, &rest);
         const char *begin = word == NULL ? NULL : rest - strlen(word);
         const char *next = rest + strspn(rest, " \t");
-        if (word == NULL || !is_label(word) || is_code(word) || code_length(next) == 0 ||
+        if (word == NULL || !is_label(word) || is_codes(word) || code_length(next) == 0 ||
             strpbrk(word, "0123456789") == NULL)
             continue;
         line->more = line->text + (begin - line->text);
@@ -183,14 +190,17 @@ static bool is_header(struct matrix *m, const struct line *line)
     if (first == NULL || gpu_number(first) < 0)
         return false;
     return second == NULL || ends_labels(second) ||
-           (is_label(second) && !is_code(second) && strpbrk(second, "0123456789") != NULL);
+           (is_label(second) && !is_codes(second) && strpbrk(second, "0123456789") != NULL);
 }
 
 static enum mcp_status read_header(struct matrix *m, const struct line *line)
 {
     const char *rest = line->text;
     const char *word = mcp_smi_next_word(m->arena, &rest);
-    m->labels = MCP_ARRAY(m->arena, MCP_NODE_MAX_DEVICES, struct label);
+    if (m->labels == NULL)
+        m->labels = MCP_ARRAY(m->arena, MCP_NODE_MAX_DEVICES, struct label);
+    m->count = 0;
+    m->columns.count = 0;
     for (; word != NULL && !ends_labels(word); word = mcp_smi_next_word(m->arena, &rest)) {
         if (!is_label(word))
             return fail_line(m, line->number, "no device name:", word);
@@ -200,7 +210,6 @@ static enum mcp_status read_header(struct matrix *m, const struct line *line)
             return fail_line(m, line->number, "more than 512 devices, the last is", word);
         m->labels[m->count++] = (struct label){.name = word, .gpu_index = gpu_number(word)};
     }
-    m->cells = MCP_ARRAY(m->arena, (size_t)m->count * (size_t)m->count, struct mcp_link);
     if (word != NULL)
         m->columns = mcp_smi_read_columns(m->arena, rest - strlen(word));
     return MCP_OK;
@@ -268,6 +277,8 @@ static enum mcp_status read_row(struct matrix *m, const struct line *line, int r
                                 const char *rest)
 {
     m->labels[row].line = line->number;
+    if (m->cells == NULL)
+        m->cells = MCP_ARRAY(m->arena, (size_t)m->count * (size_t)m->count, struct mcp_link);
     for (int column = 0; column < m->count; column++) {
         struct mcp_link *cell = &m->cells[row * m->count + column];
         const char *word = next_cell(m->arena, &rest);
@@ -348,7 +359,9 @@ static enum mcp_status read_matrix(struct matrix *m, const char *text, const cha
         int row = word == NULL ? -1 : find_label(m, word);
         if (row >= 0 && m->labels[row].line > 0)
             break; /* another matrix */
-        if (row >= 0)
+        if (row >= 0 && m->cells == NULL && is_header(m, &line))
+            MCP_TRY(read_header(m, &line)); /* the first was prose */
+        else if (row >= 0)
             MCP_TRY(read_row(m, &line, row, rest));
         else if (!read_legend(m, &line) && line.more == NULL) {
             mcp_arena_rewind(m->arena, mark);

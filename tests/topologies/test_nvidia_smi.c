@@ -64,6 +64,8 @@ ParameterizedTestParameters(nvidia_smi, good)
         {"blanks, no affinity, text around",
          "$ nvidia-smi topo -m\n      GPU0  GPU1\nGPU0   X    PHB\nGPU1  PHB    X\n$ exit\n", 2, 0,
          "GPU0", "GPU1", MCP_LINK_PHB, 1, -1, 0},
+        {"prose that looks like a header", "GPU0\nGPU0 GPU1\n\tGPU0\tGPU1\nGPU0\t X \tPXB\n", 2, 0,
+         "GPU0", "GPU1", MCP_LINK_PXB, 1, -1, 0},
         {"SOC is SYS", "\tGPU0\tGPU1\nGPU0\t X \tSOC\nGPU1\tSOC\t X \n", 2, 0, "GPU0", "GPU1",
          MCP_LINK_SYS, 1, -1, 0},
         {"an empty CPU list",
