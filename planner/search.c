@@ -95,6 +95,7 @@ struct wave {
     struct mcp_tuple *tuples[LONGEST_WAVE];
     int num_tuples[LONGEST_WAVE];
     const char *refuted[LONGEST_WAVE]; /* the whole family, by memory */
+    bool skipped[LONGEST_WAVE];        /* told to stop before */
     int64_t priced[LONGEST_WAVE], milps[LONGEST_WAVE];
 };
 
@@ -123,9 +124,19 @@ static void look_into(struct wave *wave, struct mcp_look *look, int i)
         mcp_look_into(look, family, order, wave->tuples[i] + (order - first) * each);
 }
 
+static bool told_to_stop(const struct mcp_search *search)
+{
+    return search->options->stop != NULL && *search->options->stop != 0;
+}
+
 static void work(struct wave *wave, int i)
 {
     const struct mcp_search *search = wave->search;
+    wave->priced[i] = wave->milps[i] = wave->num_tuples[i] = 0;
+    wave->refuted[i] = NULL;
+    wave->skipped[i] = told_to_stop(search);
+    if (wave->skipped[i])
+        return;
     const struct mcp_lot *lot = &search->lots[layout_of(wave, i)];
     struct bar bar = wave->kind == SPLITS ? wave->bar : bar_of(search, lot, wave->class, wave->bar);
     struct mcp_look look = {.search = search,
@@ -243,8 +254,26 @@ static void join_families(struct wave *wave)
     }
 }
 
+/* Something that keeps the rules and takes no less than this was not settled. */
+static void leave_open(const struct wave *wave, double bound_ns)
+{
+    if (wave->class == MCP_KEEPS_ALL && bound_ns < wave->search->open_ns)
+        wave->search->open_ns = bound_ns;
+}
+
+static void join_skipped(struct wave *wave)
+{
+    for (int i = 0; i < wave->count; i++)
+        if (wave->skipped[i]) {
+            wave->search->stopped = true;
+            leave_open(wave, wave->kind == SPLITS ? (double)wave->splits[i].bound_ns
+                                                  : wave->families[i].bound);
+        }
+}
+
 static void join_wave(struct wave *wave)
 {
+    join_skipped(wave);
     if (wave->kind != SPLITS)
         join_families(wave);
     for (int i = 0; wave->kind == SPLITS && i < wave->count; i++)
@@ -257,21 +286,12 @@ static void join_wave(struct wave *wave)
 
 /* --- the search --- */
 
-static bool told_to_stop(const struct mcp_search *search)
+/* `frac` of the families in their first order, then in the others, then of tuples to split. */
+static void tell(const struct mcp_search *search, enum wave_kind kind, double frac)
 {
-    return search->options->stop != NULL && *search->options->stop != 0;
-}
-
-/* Something that takes no less than this was not settled. */
-static void leave_open(struct mcp_search *search, double bound_ns)
-{
-    if (bound_ns < search->open_ns)
-        search->open_ns = bound_ns;
-}
-
-static void tell(const struct mcp_search *search, double done_frac)
-{
+    static const double begin[] = {0, 0.6, 0.7, 1};
     const struct mcp_tuple *best;
+    double done_frac = begin[kind] + (begin[kind + 1] - begin[kind]) * frac;
     if (search->options->progress == NULL)
         return;
     int count = leaders(search, MCP_KEEPS_ALL, 1, &best);
@@ -323,14 +343,14 @@ static void run_families(struct mcp_search *search, int class, int top, enum wav
         if (wave.count == 0)
             break;
         if (stopped(search)) {
-            leave_open(search, all->items[at].bound);
+            leave_open(&wave, all->items[at].bound);
             break;
         }
         run_wave(&wave);
         join_wave(&wave);
         at += (size_t)wave.count;
         if (class == MCP_KEEPS_ALL)
-            tell(search, (double)at / (double)all->count);
+            tell(search, kind, (double)at / (double)all->count);
     }
     skip_rest(&wave, at);
 }
@@ -364,8 +384,8 @@ static void count_kept(struct wave *wave)
         if (tuple.state == MCP_TUPLE_OPEN)
             tuple.state = MCP_TUPLE_BOUNDED;
         count_tuple(wave, &tuple);
-        if (wave->class == MCP_KEEPS_ALL && tuple.split && !tuple.proven)
-            leave_open(wave->search, (double)tuple.bound_ns);
+        if (tuple.split && !tuple.proven)
+            leave_open(wave, (double)tuple.bound_ns);
     }
 }
 
@@ -395,12 +415,14 @@ static void run_splits(struct mcp_search *search, int class)
         if (wave.count == 0)
             break;
         if (stopped(search)) {
-            leave_open(search, (double)kept->items[at].bound_ns);
+            leave_open(&wave, (double)kept->items[at].bound_ns);
             break;
         }
         run_wave(&wave);
         join_wave(&wave);
         at += (size_t)wave.count;
+        if (class == MCP_KEEPS_ALL)
+            tell(search, SPLITS, (double)at / (double)kept->count);
     }
     count_kept(&wave);
 }
@@ -441,6 +463,7 @@ static void run_classes(struct mcp_search *search)
     mcp_search_enumerate(search);
     for (int class = 0; class < (search->unlimited ? 1 : MCP_NUM_CLASSES); class ++)
         run_class(search, class);
+    tell(search, SPLITS, 1);
 }
 
 /* --- the answer --- */
@@ -537,6 +560,7 @@ static void find_smallest(struct mcp_arena *arena, struct mcp_search search, str
     struct mcp_answer smallest = {0};
     struct mcp_search_options options = *search.options;
     options.top = 1;
+    options.progress = NULL; /* the search that was asked for has told all */
     search.options = &options;
     search.arena = mcp_arena_new();
     search.objective = MCP_OBJECTIVE_MEMORY;
