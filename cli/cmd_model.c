@@ -47,6 +47,12 @@ static double model_kv_bytes(const struct mcp_model *model)
     return (double)mcp_model_kv_elements_per_token(model) * mcp_dtype_bytes(MCP_BF16);
 }
 
+/* Of one sequence, whatever its length. */
+static double model_state_bytes(const struct mcp_model *model)
+{
+    return (double)mcp_model_state_elements(model) * mcp_dtype_bytes(MCP_BF16);
+}
+
 /* JSON ---------------------------------------------------------------------- */
 
 static void put_kinds(const struct mcp_model *model, int64_t sequence_length,
@@ -81,6 +87,7 @@ static void put_derived(const struct mcp_model *model, int64_t sequence_length,
         mcp_json_set_double(bytes, mcp_dtype_names[shown_dtypes[i]],
                             total * mcp_dtype_bytes(shown_dtypes[i]));
     mcp_json_set_double(object, "kv_bytes_per_token_bf16", model_kv_bytes(model));
+    mcp_json_set_double(object, "state_bytes_per_sequence_bf16", model_state_bytes(model));
     put_kinds(model, sequence_length, object);
 }
 
@@ -111,9 +118,24 @@ static const char *show_flops(struct mcp_arena *arena, double flops)
     return mcp_format(arena, flops >= 99.95 ? "%.0f %s" : "%.3g %s", flops, units[unit]);
 }
 
+static const char *describe_state(struct mcp_arena *arena, const struct mcp_layer_kind *kind)
+{
+    const char *name = mcp_attention_names[kind->attention];
+    if (kind->attention == MCP_ATTENTION_MAMBA)
+        return mcp_format(arena, "%s: %d channels, state %d", name, kind->num_attention_heads,
+                          kind->state_size);
+    return mcp_format(arena, "%s: %d heads of %d, %d groups, state %d", name,
+                      kind->num_attention_heads, kind->head_dim, kind->num_groups,
+                      kind->state_size);
+}
+
 static const char *describe_attention(struct mcp_arena *arena, const struct mcp_layer_kind *kind)
 {
     struct mcp_text text = mcp_text_new(arena);
+    if (kind->attention == MCP_ATTENTION_NONE)
+        return "none";
+    if (mcp_is_recurrent(kind))
+        return describe_state(arena, kind);
     if (kind->attention == MCP_ATTENTION_LATENT)
         mcp_text_add(&text, "latent: %d heads of %d, ranks q %d kv %d", kind->num_attention_heads,
                      kind->head_dim, kind->q_lora_rank, kind->kv_lora_rank);
@@ -122,12 +144,18 @@ static const char *describe_attention(struct mcp_arena *arena, const struct mcp_
                      kind->num_kv_heads);
     if (kind->sliding_window > 0)
         mcp_text_add(&text, ", window %d", kind->sliding_window);
+    if (kind->attention_chunk_size > 0)
+        mcp_text_add(&text, ", chunks of %d", kind->attention_chunk_size);
+    if (kind->index_topk > 0)
+        mcp_text_add(&text, ", %d chosen keys", kind->index_topk);
     return text.data;
 }
 
 static const char *describe_mlp(struct mcp_arena *arena, const struct mcp_layer_kind *kind)
 {
     const char *shape = kind->gated_mlp ? "gated" : "plain";
+    if (kind->mlp == MCP_MLP_NONE)
+        return "none";
     if (kind->mlp == MCP_MLP_DENSE)
         return mcp_format(arena, "dense %s, width %d", shape, kind->ffn_hidden_size);
     struct mcp_text text = mcp_text_new(arena);
@@ -156,6 +184,9 @@ static void write_head(struct mcp_context *ctx, const struct mcp_model *model,
                  mcp_show_integer(arena, sequence_length));
     mcp_text_add(out, "  key-value cache %s per token in bf16\n",
                  mcp_show(arena, model_kv_bytes(model), MCP_BYTES));
+    if (mcp_model_state_elements(model) > 0)
+        mcp_text_add(out, "  state           %s per sequence in bf16\n",
+                     mcp_show(arena, model_state_bytes(model), MCP_BYTES));
 }
 
 static void write_kind(struct mcp_context *ctx, const struct mcp_model *model, int index,
@@ -306,10 +337,12 @@ enum mcp_status mcp_cmd_model(struct mcp_context *ctx, int argc, char **argv)
         .command = "model",
         .summary = "count a model's parameters, FLOPs and bytes, layer by layer",
         .synopsis = "[M] [options]",
-        .description = "M is a preset's name, a model file, or a Hugging Face config.json; without "
-                       "it the presets are listed. Parameters count every trained weight once, "
-                       "without multi-token prediction modules. FLOPs count causal attention half "
-                       "and include the output head and multi-token prediction modules.",
+        .description =
+            "M is a preset's name, a model file, a Hugging Face config.json, or Megatron's "
+            "arguments; without "
+            "it the presets are listed. Parameters count every trained weight once, "
+            "without multi-token prediction modules. FLOPs count causal attention half "
+            "and include the output head and multi-token prediction modules.",
         .max_operands = 1,
         .options = options,
         .num_options = MCP_COUNT_OF(options),

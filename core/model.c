@@ -310,7 +310,7 @@ static enum mcp_status read_file(struct mcp_arena *arena, const char *path, stru
     if (!mcp_json_has(json, "schema"))
         out->name = name_of_file(arena, file);
     if (not_finite > 0)
-        out->ignored = mcp_format(arena, "%s%s%zu numbers that are not finite (read as null)",
+        out->ignored = mcp_format(arena, "%s%snumbers that are not finite, read as null: %zu",
                                   out->ignored, out->ignored[0] == '\0' ? "" : ", ", not_finite);
     return MCP_OK;
 }

@@ -110,7 +110,7 @@ ParameterizedTestParameters(cli, files)
          {"a size as text", {"model", "@", "~"}, MCP_FORMAT, "", "hidden_size"}},
         {"{\"hidden_size\": 1, \"hidden_size\": 2}",
          {"a key twice", {"model", "@", "~"}, MCP_FORMAT, "", "hidden_size"}},
-        {"{\"hidden_size\": NaN}", {"NaN", {"model", "@", "~"}, MCP_FORMAT, "", "'NaN'"}},
+        {"{\"hidden_size\": NaN}", {"NaN", {"model", "@", "~"}, MCP_FORMAT, "", "a config.json?"}},
         {"{\"model_type\": \"quux\"}",
          {"an unknown family", {"model", "@", "~"}, MCP_FORMAT, "", "quux"}},
         {"{\"schema\": \"mcpplan.cluster/1\"}",
