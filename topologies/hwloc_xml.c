@@ -3,6 +3,7 @@
 
 #include "topologies/hwloc_xml_parts.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
 
@@ -93,10 +94,11 @@ static int number_of(const struct mcp_xml *object, const char *name, int unknown
 static int package_of(const struct mcp_hwloc_reader *r, const struct mcp_xml *object)
 {
     const struct mcp_xml *up = object;
+    assert(object != NULL);
     while (up != NULL && !is_package(up))
         up = up->parent;
     if (up == NULL && mcp_hwloc_is(object, "NUMANode"))
-        up = is_package(object) ? object : mcp_xml_child(object, "object");
+        up = object->first_child;
     while (up != NULL && !is_package(up))
         up = up->next;
     for (int i = 0; up != NULL && i < r->num_packages; i++)
@@ -109,7 +111,7 @@ static void add_package(struct mcp_hwloc_reader *r, const struct mcp_xml *packag
 {
     r->packages =
         (const struct mcp_xml **)mcp_grow(r->arena, (void *)r->packages, (size_t)r->num_packages,
-                                          &r->package_capacity, sizeof *r->packages);
+                                          &r->package_capacity, sizeof(const struct mcp_xml *));
     r->packages[r->num_packages++] = package;
     if (r->node->cpu == NULL)
         r->node->cpu = mcp_hwloc_info(package, "CPUModel");
@@ -227,7 +229,7 @@ enum mcp_status mcp_hwloc_xml(struct mcp_arena *arena, const char *name, const s
         return mcp_fail(err, MCP_FORMAT, "%s: <topology> holds no <object>, expected a machine",
                         name);
     r.kinds_add_up = mcp_starts_with(mcp_hwloc_attribute(root, "version"), "3");
-    r.numas = (const struct mcp_xml **)mcp_alloc(arena, MAX_NUMA_NODES, sizeof *r.numas);
+    r.numas = MCP_ARRAY(arena, MAX_NUMA_NODES, const struct mcp_xml *);
     read_host(&r, root);
     MCP_TRY(mcp_hwloc_devices(&r, machine));
     MCP_TRY(mcp_hwloc_nvlinks(&r, root));

@@ -163,8 +163,8 @@ static enum mcp_status fail_many(const struct mcp_hwloc_reader *r)
 enum mcp_status mcp_hwloc_devices(struct mcp_hwloc_reader *r, const struct mcp_xml *machine)
 {
     int num_gpus = 0, num_nics = 0;
-    r->gpus = (const struct mcp_xml **)mcp_alloc(r->arena, MCP_NODE_MAX_DEVICES, sizeof *r->gpus);
-    r->nics = (const struct mcp_xml **)mcp_alloc(r->arena, MCP_NODE_MAX_DEVICES, sizeof *r->nics);
+    r->gpus = MCP_ARRAY(r->arena, MCP_NODE_MAX_DEVICES, const struct mcp_xml *);
+    r->nics = MCP_ARRAY(r->arena, MCP_NODE_MAX_DEVICES, const struct mcp_xml *);
     for (const struct mcp_xml *at = machine; at != NULL; at = mcp_xml_next(at, machine)) {
         bool gpu = is_gpu(at), nic = at->parent != NULL && is_nic(r, at);
         if ((gpu || nic) && num_gpus + num_nics == MCP_NODE_MAX_DEVICES)
@@ -198,8 +198,7 @@ static enum mcp_place_kind kind_of(const struct mcp_xml *element)
 void mcp_hwloc_paths(struct mcp_hwloc_reader *r)
 {
     int devices = mcp_node_devices(r->node);
-    const struct mcp_xml **holders =
-        (const struct mcp_xml **)mcp_alloc(r->arena, (size_t)devices, sizeof *holders);
+    const struct mcp_xml **holders = MCP_ARRAY(r->arena, (size_t)devices, const struct mcp_xml *);
     for (int i = 0; i < devices; i++) {
         bool gpu = i < r->node->num_gpus;
         const struct mcp_xml *device = gpu ? r->gpus[i] : r->nics[i - r->node->num_gpus];

@@ -306,10 +306,9 @@ static void merge_unknown(const struct merge *m, int a, int b, const struct mcp_
     bool gpus = a < m->node->num_gpus && b < m->node->num_gpus;
     bool fills = known->kind == MCP_LINK_UNKNOWN &&
                  (!gpus || m->node->links_are_derived || !is_uncertain(&m->more->node, more));
-    if (fills)
-        mcp_node_set_link(m->node, a, b, *more);
-    else if (more->kind == MCP_LINK_UNKNOWN && gpus && !m->more->node.links_are_derived &&
-             m->more_tells_links && is_uncertain(m->node, known))
+    bool empties = more->kind == MCP_LINK_UNKNOWN && gpus && !m->more->node.links_are_derived &&
+                   m->more_tells_links && is_uncertain(m->node, known);
+    if (fills || empties)
         mcp_node_set_link(m->node, a, b, *more);
 }
 

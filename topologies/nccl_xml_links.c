@@ -167,8 +167,7 @@ static const struct mcp_xml *holder(const struct mcp_nccl_device *device)
 void mcp_nccl_paths(struct mcp_nccl_reader *r)
 {
     int devices = mcp_node_devices(r->node);
-    const struct mcp_xml **holders =
-        (const struct mcp_xml **)mcp_alloc(r->arena, (size_t)devices, sizeof *holders);
+    const struct mcp_xml **holders = MCP_ARRAY(r->arena, (size_t)devices, const struct mcp_xml *);
     for (int i = 0; i < devices; i++)
         holders[i] = holder(i < r->num_gpus ? &r->gpus[i] : &r->nics[i - r->num_gpus]);
     mcp_node_link_places(r->node, holders, kind_of);

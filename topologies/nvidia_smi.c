@@ -48,7 +48,11 @@ static size_t escape_length(const char *text, const char *end)
 /* Markdown's table and quote marks stand for what they separate. */
 static char plain(char c)
 {
-    return c == '|' ? '\t' : c == '`' || c == '*' || c == '>' ? ' ' : c;
+    if (c == '|')
+        return '\t';
+    if (c == '`' || c == '*' || c == '>')
+        c = ' ';
+    return c;
 }
 
 /* Copies the next line without escapes and control characters; false at the end. */

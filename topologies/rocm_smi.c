@@ -119,7 +119,7 @@ static enum mcp_status read_line(struct reader *r, const char *line)
 /* What joins two GPUs: either half of the table may tell. */
 static enum mcp_status read_link(const struct reader *r, int a, int b, struct mcp_link *out)
 {
-    char type = r->types[a][b] != 0 ? r->types[a][b] : r->types[b][a];
+    int type = r->types[a][b] != 0 ? r->types[a][b] : r->types[b][a];
     int hops = r->hops[a][b] > 0 ? r->hops[a][b] : r->hops[b][a];
     if (r->types[a][b] != 0 && r->types[b][a] != 0 && r->types[a][b] != r->types[b][a])
         return mcp_fail(r->err, MCP_INVALID, "%s: GPU%d-GPU%d is %s one way and %s the other",
@@ -134,6 +134,17 @@ static enum mcp_status read_link(const struct reader *r, int a, int b, struct mc
     return MCP_OK;
 }
 
+/* Of GPU `i` to those before it. */
+static enum mcp_status read_links(const struct reader *r, int i, struct mcp_node *node)
+{
+    for (int j = 0; j < i; j++) {
+        struct mcp_link link = {MCP_LINK_UNKNOWN, 0};
+        MCP_TRY(read_link(r, r->index[j], r->index[i], &link));
+        mcp_node_set_link(node, i, j, link);
+    }
+    return MCP_OK;
+}
+
 static enum mcp_status build_node(const struct reader *r, struct mcp_node *node)
 {
     mcp_node_alloc(r->arena, node, r->count, 0);
@@ -144,11 +155,7 @@ static enum mcp_status build_node(const struct reader *r, struct mcp_node *node)
         if (r->printed[index])
             node->gpus[i].numa_affinity =
                 r->numa[index] < 0 ? "N/A" : mcp_format(r->arena, "%d", r->numa[index]);
-        for (int j = 0; j < i; j++) {
-            struct mcp_link link = {MCP_LINK_UNKNOWN, 0};
-            MCP_TRY(read_link(r, r->index[j], index, &link));
-            mcp_node_set_link(node, i, j, link);
-        }
+        MCP_TRY(read_links(r, i, node));
     }
     return MCP_OK;
 }

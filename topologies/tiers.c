@@ -150,7 +150,7 @@ static void add_pcie(struct build *b, int *island, int below)
     note_sockets(b, island);
     bool one_socket = mcp_node_sockets(b->node, island) == 1;
     if (!one_socket)
-        below = add_islands(b, "pcie", island, below);
+        (void)add_islands(b, "pcie", island, below);
     add_tier(b, one_socket ? "pcie" : "smp", num_gpus, bandwidth, PCIE_EFFICIENCY_FRAC);
     mcp_text_add(b->notes, "PCIe is assumed to reach %.0f %% of the slot of GPU %s\n",
                  100 * PCIE_EFFICIENCY_FRAC, b->use->gpu->name);

@@ -79,7 +79,7 @@ static void XMLCALL on_start(void *data, const XML_Char *name, const XML_Char **
 {
     struct reader *r = (struct reader *)data;
     int count = 0;
-    while (count <= MAX_ATTRIBUTES && attributes[2 * count] != NULL)
+    while (count <= MAX_ATTRIBUTES && attributes[2 * (size_t)count] != NULL)
         count++;
     if (!within_limits(r, count))
         return;
@@ -94,8 +94,9 @@ static void XMLCALL on_start(void *data, const XML_Char *name, const XML_Char **
         .text = "",
     };
     for (int i = 0; i < count; i++)
-        element->attributes[i] = (struct mcp_xml_attribute){
-            mcp_strdup(r->arena, attributes[2 * i]), mcp_strdup(r->arena, attributes[2 * i + 1])};
+        element->attributes[i] =
+            (struct mcp_xml_attribute){mcp_strdup(r->arena, attributes[2 * (size_t)i]),
+                                       mcp_strdup(r->arena, attributes[2 * (size_t)i + 1])};
     link_child(r, element);
     r->open = element;
     r->depth++;
