@@ -46,10 +46,49 @@ static enum mcp_status refuse_lookalike(struct mcp_arena *arena, const char *nam
     return MCP_OK;
 }
 
-static bool is_xml(const char *text, size_t length)
+/* Two bytes of UTF-16; 0 behind the end. */
+static unsigned unit_at(const unsigned char *text, size_t length, size_t at, bool high_first)
 {
-    if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-        text += 3;
+    if (at + 1 >= length)
+        return 0;
+    return high_first ? text[at] * 256u + text[at + 1] : text[at + 1] * 256u + text[at];
+}
+
+static void append_utf8(struct mcp_text *out, unsigned code)
+{
+    char bytes[4];
+    size_t count = 0;
+    if (code < 0x80) {
+        bytes[count++] = (char)code;
+    } else if (code < 0x800) {
+        bytes[count++] = (char)(unsigned char)(0xc0 | code >> 6);
+        bytes[count++] = (char)(unsigned char)(0x80 | (code & 0x3f));
+    } else {
+        bytes[count++] = '?'; /* no tool names devices so */
+    }
+    mcp_text_append(out, bytes, count);
+}
+
+/* What PowerShell's > writes is UTF-16; a mark of the byte order tells it. The mark of
+ * UTF-8 is left out. */
+static const char *as_utf8(struct mcp_arena *arena, const char *text, size_t *length)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    struct mcp_text out = mcp_text_new(arena);
+    if (*length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        *length -= 3;
+        return text + 3;
+    }
+    if (*length < 2 || (memcmp(text, "\xff\xfe", 2) != 0 && memcmp(text, "\xfe\xff", 2) != 0))
+        return text;
+    for (size_t at = 2; at + 1 < *length; at += 2)
+        append_utf8(&out, unit_at(bytes, *length, at, bytes[0] == 0xfe));
+    *length = out.length;
+    return out.data;
+}
+
+static bool is_xml(const char *text)
+{
     text += strspn(text, " \t\r\n");
     return text[0] == '<' && text[1] != '\0' && strchr("?!abcdefghijklmnopqrstuvwxyz", text[1]);
 }
@@ -112,7 +151,8 @@ enum mcp_status mcp_dump_parse(struct mcp_arena *arena, const char *name, const 
 {
     *out = (struct mcp_dump){.name = mcp_strdup(arena, name), .kind = MCP_DUMP_SMI_TOPO};
     name = mcp_printable(arena, name);
-    if (is_xml(text, length))
+    text = as_utf8(arena, text, &length);
+    if (is_xml(text))
         return parse_xml(arena, name, text, length, out, err);
     MCP_TRY(refuse_lookalike(arena, name, text, err));
     if (mcp_rocm_smi_is_topo(text)) {

@@ -3,7 +3,8 @@
  *
  * A file is known by its content, never by its name: nvidia-smi topo -m, -L, -q -x,
  * --query-gpu; rocm-smi --showtopo; hwloc's and NCCL's XML. What looks like something
- * else that people have at hand is refused by what it is (MCP_FORMAT). */
+ * else that people have at hand is refused by what it is (MCP_FORMAT). UTF-16 with a mark
+ * of its byte order, as PowerShell writes, is understood. */
 #ifndef MCP_TOPOLOGIES_DUMP_H
 #define MCP_TOPOLOGIES_DUMP_H
 

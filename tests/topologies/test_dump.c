@@ -148,6 +148,32 @@ Test(dump, all_that_a_query_tells_of_a_gpu)
     cr_expect(strstr(dump.node.notes, "1 of the machine's 4 GPUs") != NULL);
 }
 
+/* PowerShell's > writes UTF-16, editors of Windows a mark before UTF-8. */
+Test(dump, files_of_windows)
+{
+    static const char list[] = "GPU 0: NVIDIA L4 \xc2\xae (UUID: GPU-1)\r\n";
+    static const char *const marks[] = {"\xff\xfe", "\xfe\xff", "\xef\xbb\xbf"};
+    for (int form = 0; form < 3; form++) {
+        struct mcp_text text = mcp_text_new(arena);
+        struct mcp_error err = {""};
+        struct mcp_dump dump;
+        mcp_text_append(&text, marks[form], strlen(marks[form]));
+        for (const char *at = list; *at != '\0'; at++) {
+            bool two_bytes = form < 2 && *at == '\xc2'; /* in UTF-16 one unit, 0x00ae */
+            at += two_bytes;
+            if (form == 1)
+                mcp_text_append(&text, "", 1);
+            mcp_text_append(&text, at, 1);
+            if (form == 0)
+                mcp_text_append(&text, "", 1);
+        }
+        cr_assert(
+            eq(int, (int)mcp_dump_parse(arena, "w", text.data, text.length, &dump, &err), MCP_OK),
+            "%d: %s", form, err.text);
+        cr_expect(eq(str, (char *)dump.node.gpus[0].name, "NVIDIA L4 \xc2\xae"));
+    }
+}
+
 struct case_unknown {
     char text[400];
     enum mcp_status want;
