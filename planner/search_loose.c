@@ -12,6 +12,7 @@
 #include "planner/search_parts.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { LOOSE_TOKENS = 1 << 20 };
 static const double unfilled = 0.01; /* tiles of a million tokens, spread over experts */
@@ -85,6 +86,36 @@ static void scale_all(struct mcp_floor *floor, double factor)
     floor->send_ns *= factor;
 }
 
+/* A number of stages, right after tensor, that a domain holds whole. */
+static int near_stages(const struct mcp_cluster *cluster, int tensor_parallel)
+{
+    for (int tier = 0; tier < cluster->num_tiers - 1; tier++) {
+        int stages = cluster->tiers[tier].ranks / tensor_parallel;
+        for (int factor = 2; factor <= stages; factor++)
+            if (stages % factor == 0)
+                return factor;
+    }
+    return 2;
+}
+
+/* Messages between such stages: in no rank order are they nearer. */
+static void bring_stages_near(struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                              const bool *recompute, struct mcp_floor *out)
+{
+    static const enum mcp_axis order[4] = {MCP_TENSOR, MCP_PIPELINE, MCP_CONTEXT, MCP_DATA};
+    struct mcp_floor floor;
+    struct mcp_plan near = *plan;
+    if (plan->pipeline_parallel == 1)
+        return;
+    near.pipeline_parallel =
+        near_stages(mcp_pricer_question(pricer)->cluster, plan->tensor_parallel);
+    memcpy(near.rank_order, order, sizeof order);
+    mcp_floor_load(pricer, &near, recompute, MCP_FLOOR_SLOTS, &floor);
+    out->hop_forward_ns = floor.hop_forward_ns;
+    out->hop_backward_ns = floor.hop_backward_ns;
+    out->send_ns = floor.send_ns;
+}
+
 /* Nothing is faster than no recompute, so it counts as allowed. */
 static void load(struct mcp_loose *loose, const struct mcp_plan *plan, struct mcp_floor *out)
 {
@@ -97,6 +128,7 @@ static void load(struct mcp_loose *loose, const struct mcp_plan *plan, struct mc
     large.stage_pool = NULL; /* the kinder machine has one */
     mcp_rank_order(0, large.rank_order);
     mcp_floor_load(loose->pricer, &large, recompute, MCP_FLOOR_ALL, out);
+    bring_stages_near(loose->pricer, &large, recompute, out);
     scale_all(out, (1 - unfilled) / loose->microbatch);
     out->fixed_ns = 0;
     out->gathers_once = out->reduces_once = false;
@@ -263,6 +295,7 @@ static const struct mcp_near_price *near_price(struct mcp_near *near, const stru
             p->context_kind == plan->context_parallel_kind)
             return p;
     mcp_floor_load(near->pricer, plan, recompute, MCP_FLOOR_SLOTS, &floor);
+    bring_stages_near(near->pricer, plan, recompute, &floor);
     keep_price(near, plan, &floor);
     return near->prices;
 }
