@@ -98,7 +98,9 @@ static int count_cells(const char *text, bool of_header)
         size_t length = strcspn(text, ",\r\n"), word = strcspn(text, " \t,\r\n");
         bool value = (length > 4 && strncmp(text + length - 4, " MiB", 4) == 0) ||
                      strncmp(text, "GPU-", 4) == 0 || strncmp(text, "00000000:", 9) == 0;
-        count += of_header ? is_field(text, word) : value;
+        char behind = text[word + strspn(text + word, " \t")]; /* "name" or "memory.total [MiB]" */
+        bool whole = behind == '[' || strchr(",\r\n", behind) != NULL;
+        count += of_header ? whole && is_field(text, word) : value;
         text += length + 1;
     }
     return count;

@@ -41,6 +41,8 @@ ParameterizedTestParameters(dump, known)
     static struct case_known cases[] = {
         {"a matrix", "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n", MCP_DUMP_SMI_TOPO, 2, 0, "",
          "", "NV4"},
+        {"a matrix below prose", "name of the host: a\n GPU0 GPU1\nGPU0 X SYS\nGPU1 SYS X\n",
+         MCP_DUMP_SMI_TOPO, 2, 0, "", "", "SYS"},
         {"a matrix as a table of Markdown",
          "|      | GPU0 | GPU1 | CPU Affinity | NUMA Affinity |\n|---|:-:|:-:|---|---|\n"
          "| GPU0 |  X   | PHB  | 0-3 | 0 |\n| GPU1 | PHB  |  X   |  | 1 |\n",
