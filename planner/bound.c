@@ -155,6 +155,21 @@ static void line_of_rank(const struct view *view, int s, const struct mcp_layer_
              m * pair(view->kind));
 }
 
+struct mcp_bases mcp_floor_bases(const struct mcp_floor *floor, int s)
+{
+    struct view view = view_of(floor, 0);
+    struct mcp_layer_floor slowest = floor->least[0];
+    const struct mcp_layer_floor ends = mcp_floor_ends(floor, s);
+    const int pool = floor->stage_pool ? floor->stage_pool[s] : 0;
+    struct cap cap = {0};
+    for (int i = 0; i < floor->num_kinds; i++)
+        slowest.forward_ns = fmax(slowest.forward_ns, floor->kinds[pool][i].forward_ns);
+    view.kind = &slowest;
+    line_of_rank(&view, s, &ends, &cap);
+    line_interleaved(&view, s, &ends, &cap);
+    return (struct mcp_bases){cap.base[0], cap.base[1]};
+}
+
 /* Chunks in flight at the first backward of rank s. */
 int mcp_floor_in_flight(const struct mcp_floor *f, int s)
 {
@@ -164,7 +179,7 @@ int mcp_floor_in_flight(const struct mcp_floor *f, int s)
 }
 
 /* Of them, those of the rank's chunk: the first has most, the last fewest. */
-static int in_flight_of(const struct mcp_floor *f, int count, int chunk)
+int mcp_floor_in_flight_of(const struct mcp_floor *f, int count, int chunk)
 {
     int period = f->p * f->v, rest = count % period - chunk * f->p;
     if (f->v == 1)
@@ -192,15 +207,13 @@ struct frames {
 };
 
 /* With virtual stages larger chunks come first, and recompute is spread over chunks
- * evenly, the first getting more. Where kinds of layers differ, one's may come last. */
+ * evenly, the first getting more. */
 static struct frames frames_of(const struct mcp_floor *f, int s)
 {
     int count = mcp_floor_in_flight(f, s);
     double mean = (double)count / f->v, ahead = 0, most = 0;
-    if (f->num_kinds > 1)
-        return (struct frames){in_flight_of(f, count, f->v - 1), in_flight_of(f, count, 0), 0};
     for (int c = 0; c < f->v; c++) {
-        ahead += in_flight_of(f, count, c) - mean;
+        ahead += mcp_floor_in_flight_of(f, count, c) - mean;
         most = fmax(most, ahead);
     }
     return (struct frames){mean, mean, most};
@@ -260,7 +273,7 @@ static void cap_of(struct view *view, int s, struct cap *cap)
     view->kind = &f->kinds[pool][view->index];
     const struct mcp_layer_floor ends = mcp_floor_ends(f, s);
     cap->num_lines = 0;
-    cap->least = f->v > 1 && f->num_kinds == 1 ? f->v * view->smallest : 0;
+    cap->least = f->v > 1 ? f->v * view->smallest : 0;
     cap->most = f->v > 1 ? f->v * view->largest : view->kind->num_layers;
     line_of_rank(view, s, &ends, cap);
     if (f->v > 1)
@@ -300,14 +313,13 @@ static double edge_ns(const struct edge *edge, double layers)
 }
 
 struct caps {
-    const struct mcp_floor *placed; /* layers count by place; NULL: by kind */
+    const struct mcp_floor *placed; /* layers differ: they count by place; NULL: alike */
     int count;
     double wanted; /* layers of the kind */
     struct cap items[MCP_MAX_PIPELINE];
     struct edge gather, reduce; /* of stage 0 */
 };
 
-/* Layers of other kinds leave their transfers and their compute out. */
 static void set_edges(const struct mcp_floor *floor, const struct mcp_layer_floor *kind,
                       struct caps *caps)
 {
@@ -316,8 +328,6 @@ static void set_edges(const struct mcp_floor *floor, const struct mcp_layer_floo
     double reduce = floor->reduces_once ? floor->exposed_frac : 0;
     caps->gather = (struct edge){gather * ends.gather_ns, gather * kind->gather_ns, 0, 0};
     caps->reduce = (struct edge){reduce * ends.reduce_ns, reduce * kind->reduce_ns, 0, 0};
-    if (floor->num_kinds > 1)
-        return;
     if (floor->gathers_once) {
         caps->gather.rest = ends.gather_ns - ends.forward_ns;
         caps->gather.rest_each = kind->gather_ns - kind->forward_ns;
@@ -328,25 +338,14 @@ static void set_edges(const struct mcp_floor *floor, const struct mcp_layer_floo
     }
 }
 
-/* One chunk a stage, layers that differ: what is where counts. */
-static bool by_place(const struct mcp_floor *floor)
+static void caps_of(const struct mcp_floor *floor, struct caps *caps)
 {
-    return floor->num_kinds > 1 && floor->v == 1;
-}
-
-static int num_caps(const struct mcp_floor *floor)
-{
-    return by_place(floor) ? 1 : floor->num_kinds;
-}
-
-static void caps_of(const struct mcp_floor *floor, int index, struct caps *caps)
-{
-    caps->placed = by_place(floor) ? floor : NULL;
+    caps->placed = floor->num_kinds > 1 ? floor : NULL;
     if (caps->placed)
         return;
     const struct mcp_layer_floor *kind =
-        &floor->kinds[floor->stage_pool ? floor->stage_pool[0] : 0][index];
-    struct view view = view_of(floor, index);
+        &floor->kinds[floor->stage_pool ? floor->stage_pool[0] : 0][0];
+    struct view view = view_of(floor, 0);
     caps->count = floor->p;
     caps->wanted = kind->num_layers;
     set_edges(floor, kind, caps);
@@ -373,7 +372,8 @@ static bool reaches(const struct caps *caps, double time)
 {
     double left = 0;
     if (caps->placed)
-        return mcp_kinds_reach(caps->placed, time);
+        return caps->placed->v > 1 ? mcp_chunks_reach(caps->placed, time)
+                                   : mcp_kinds_reach(caps->placed, time);
     for (int i = 0; i < 3; i++) {
         double edges = edge_ns(&caps->gather, left) + edge_ns(&caps->reduce, left);
         double others = sum_under(caps, 1, time - edges);
@@ -440,15 +440,11 @@ bool mcp_floor_reaches(const struct mcp_floor *floor, double time_ns)
     double time = time_ns * (1 + rounding) + 1 - after_ns(floor);
     if (floor->num_kinds > 1 && fluid_ns(floor) > time)
         return false;
-    for (int i = 0; i < num_caps(floor); i++) {
-        caps_of(floor, i, &caps);
-        if (!reaches(&caps, time))
-            return false;
-    }
-    return true;
+    caps_of(floor, &caps);
+    return reaches(&caps, time);
 }
 
-/* Least time for one kind, from `low` on. */
+/* From `low` on. */
 static double least_time(const struct caps *caps, double low)
 {
     double high = fmax(low, 1);
@@ -477,10 +473,8 @@ int64_t mcp_floor_ns(const struct mcp_floor *floor)
 {
     struct caps caps;
     double time = fluid_ns(floor);
-    for (int i = 0; i < num_caps(floor); i++) {
-        caps_of(floor, i, &caps);
-        time = fmax(time, least_time(&caps, time));
-    }
+    caps_of(floor, &caps);
+    time = fmax(time, least_time(&caps, time));
     if (!isfinite(time))
         return INT64_MAX;
     return (int64_t)fmax(0, (time + after_ns(floor)) * (1 - rounding) - 1);
@@ -491,12 +485,8 @@ int64_t mcp_floor_ns(const struct mcp_floor *floor)
 static bool holds(const struct mcp_floor *floor)
 {
     struct caps caps;
-    for (int i = 0; i < num_caps(floor); i++) {
-        caps_of(floor, i, &caps);
-        if (!reaches(&caps, INFINITY))
-            return false;
-    }
-    return true;
+    caps_of(floor, &caps);
+    return reaches(&caps, INFINITY);
 }
 
 static void strip_layer(struct mcp_layer_floor *layer, int parts)

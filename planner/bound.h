@@ -38,6 +38,7 @@ struct mcp_layer_floor { /* of one layer, or one end of the model */
      * last_ns_per_byte x - last_ns, which is more once all layers do the cheaper one. */
     double ns_per_byte, last_ns_per_byte, last_ns;
     double saved_bytes; /* of every recompute, summed */
+    double given_bytes[MCP_NUM_RECOMPUTES], extra_ns[MCP_NUM_RECOMPUTES]; /* by each; or 0 */
     double slowest_ns;  /* what the slowest recompute adds; INFINITY: not known */
 };
 

@@ -132,6 +132,8 @@ static void load_kind(const struct loader *l, int rank, int kind, struct mcp_lay
         price_one_layer(l, rank, layer, (enum mcp_recompute)r, &other);
         savings[count] = saving_of(&base, &other);
         out->slowest_ns = fmax(out->slowest_ns, savings[count].ns);
+        out->given_bytes[r] = savings[count].bytes;
+        out->extra_ns[r] = savings[count].ns;
         compare_recompute(&other, savings[count++], out);
         out->lead_ns = fmax(out->lead_ns, first == MCP_RECOMPUTE_NONE ? 0 : (double)other.lead_ns);
     }

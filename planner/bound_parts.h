@@ -37,14 +37,25 @@ void mcp_floor_number_kinds(const struct mcp_model *model, struct mcp_floor *out
 struct mcp_chain mcp_floor_chain(const struct mcp_floor *floor);
 /* What stage s holds besides layers. */
 struct mcp_layer_floor mcp_floor_ends(const struct mcp_floor *floor, int s);
-/* Chunks in flight at the first backward of rank s. */
+/* Chunks in flight at the first backward of rank s; of them, those of one chunk of the
+ * rank: the first has most, the last fewest. */
 int mcp_floor_in_flight(const struct mcp_floor *floor, int s);
+int mcp_floor_in_flight_of(const struct mcp_floor *floor, int count, int chunk);
 /* Nanoseconds up to stage s and down again besides its slots, at most what is sure. */
 double mcp_floor_way(const struct mcp_floor *floor, int s);
+
+/* Of a rank with virtual stages, besides its layers: the path through all its slots, and
+ * the one that dwells there after the first microbatch came back. */
+struct mcp_bases {
+    double through_ns, dwell_ns;
+};
+struct mcp_bases mcp_floor_bases(const struct mcp_floor *floor, int s);
 
 /* --- several kinds of layers, each stage one chunk: bound_kinds.c --- */
 
 /* Can any split end its pipeline, and stage 0's edges, in time? INFINITY: can any fit? */
 bool mcp_kinds_reach(const struct mcp_floor *floor, double time);
+/* The same with virtual stages: bound_chunks.c. */
+bool mcp_chunks_reach(const struct mcp_floor *floor, double time);
 
 #endif

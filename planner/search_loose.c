@@ -71,6 +71,10 @@ static void scale(struct mcp_layer_floor *layer, double factor)
     layer->least_kept_bytes *= factor;
     layer->working_bytes *= factor;
     layer->saved_bytes *= factor;
+    for (int r = 0; r < MCP_NUM_RECOMPUTES; r++) {
+        layer->given_bytes[r] *= factor;
+        layer->extra_ns[r] *= factor;
+    }
 }
 
 static void scale_all(struct mcp_floor *floor, double factor)
@@ -137,6 +141,8 @@ static void load(struct mcp_loose *loose, const struct mcp_plan *plan, struct mc
         out->kinds[0][i].ns_per_byte *= 1 - 2 * unfilled;
         out->kinds[0][i].last_ns_per_byte = INFINITY;
         out->kinds[0][i].saved_bytes *= 1 + 2 * unfilled;
+        for (int r = 0; r < MCP_NUM_RECOMPUTES; r++)
+            out->kinds[0][i].given_bytes[r] *= 1 + 4 * unfilled;
     }
     out->ends[0].update_ns = out->ends[1].update_ns = 0;
 }
