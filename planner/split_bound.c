@@ -100,6 +100,8 @@ static int64_t least_before(const struct mcp_grid *grid, const int64_t *weights,
         int64_t least = MCP_NO_WAY;
         for (int i = grid->first[r]; i < grid->first[r + 1]; i++)
             least = weights[i] < least ? weights[i] : least;
+        if (least == MCP_NO_WAY)
+            return MCP_NO_WAY;
         sum += least;
     }
     return sum;
