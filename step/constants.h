@@ -26,6 +26,8 @@
 /* Bytes per element of a chunk's state between a scan's kernels: written in fp32, read
  * and written again where chunks pass it on. */
 #define MCP_SCAN_STATE_BYTES 12.0
+/* Half-width of predictions of what no published run has measured: scans, indexers. */
+#define MCP_UNMEASURED_FRAC 0.5
 /* Collectives (nccl-tests inside a node): start, per further rank in a domain,
  * ramp of the pipelined chunks, and the all-reduce's longer start. */
 #define MCP_COLLECTIVE_START_S 12e-6

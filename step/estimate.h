@@ -54,6 +54,10 @@ void mcp_estimate(struct mcp_pricer *pricer, const struct mcp_plan *plan,
                   struct mcp_prediction *out);
 /* Time alone or memory alone are never priced apart: a plan is both. */
 
+/* Half-width of what is predicted for a question: its stack's, more where the model has
+ * layers of a kind that nobody has measured. */
+double mcp_uncertainty_frac(const struct mcp_question *question);
+
 struct mcp_json;
 /* The key "predicted" of plan.json. */
 void mcp_prediction_to_json(const struct mcp_prediction *prediction, struct mcp_json *object);

@@ -1,6 +1,7 @@
 /* step/estimate_result.c: what an estimate says: accounts that sum to one, memory, JSON. */
 #include "core/json.h"
 #include "core/stack.h"
+#include "step/constants.h"
 #include "step/estimate_parts.h"
 
 #include <math.h>
@@ -193,8 +194,18 @@ void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan 
     out->peak_memory_bytes = mcp_memory_total(&out->memory);
     out->memory_limit_bytes = mcp_stage_limit_bytes(pricer, plan, out->peak_stage);
     out->fits = least_room >= 0;
-    out->uncertainty_frac = mcp_model_has_experts(q->model) ? q->stack->moe_uncertainty_frac
-                                                            : q->stack->uncertainty_frac;
+    out->uncertainty_frac = mcp_uncertainty_frac(q);
+}
+
+double mcp_uncertainty_frac(const struct mcp_question *question)
+{
+    const struct mcp_model *model = question->model;
+    double frac = mcp_model_has_experts(model) ? question->stack->moe_uncertainty_frac
+                                               : question->stack->uncertainty_frac;
+    for (int i = 0; i < model->num_kinds; i++)
+        if (mcp_is_recurrent(&model->kinds[i]) || model->kinds[i].index_topk > 0)
+            frac = fmax(frac, MCP_UNMEASURED_FRAC);
+    return frac;
 }
 
 static void costs_to_json(const double *cost_s, struct mcp_json *object, int first, int last)

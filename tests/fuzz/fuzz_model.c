@@ -13,7 +13,7 @@ static void count(const struct mcp_model *model)
     const int64_t total = mcp_parameters_total(&parts);
     const int64_t active = mcp_model_active_parameters(model);
     assert(total > 0 && active > 0 && active <= total);
-    assert(mcp_model_kv_elements_per_token(model) > 0);
+    assert(mcp_model_kv_elements_per_token(model) >= 0 && mcp_model_state_elements(model) >= 0);
     assert(mcp_model_flops_per_token_forward(model, 4096) > 0.0);
 }
 
@@ -37,7 +37,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct mcp_error err = {""};
     struct mcp_json *json;
     struct mcp_model model;
-    if (mcp_json_parse(arena, "input", (const char *)data, size, &json, &err) == MCP_OK &&
+    size_t not_finite;
+    if (mcp_json_parse_python(arena, "input", (const char *)data, size, &json, &not_finite, &err) ==
+            MCP_OK &&
         mcp_model_from_json(arena, json, &model, &err) == MCP_OK) {
         count(&model);
         read_again(arena, &model);

@@ -1,5 +1,6 @@
 /* tests/step/test_state.c: layers with states, with one half, and with further norms:
  * weights, FLOPs, prices and legality. */
+#include "step/estimate.h"
 #include "step/price.h"
 #include "step/price_parts.h"
 #include "tests/step/setup.h"
@@ -263,6 +264,17 @@ Test(state, selective_scan_streams)
     cr_expect(epsilon_eq(dbl, seconds_of(&s, MCP_FN_SELECTIVE_FORWARD, twice) / got, 2, 1e-12));
     cr_expect(seconds_of(&s, MCP_FN_SELECTIVE_BACKWARD, dims) > got);
     mcp_arena_free(s.arena);
+}
+
+/* No published run has scans or indexers: a prediction says so by its half-width. */
+Test(state, what_nobody_measured_is_uncertain)
+{
+    for (int i = 0; i < 7; i++) {
+        struct setup s;
+        setup_config(&s, models[i].config);
+        cr_expect(eq(int, mcp_uncertainty_frac(&s.question) >= 0.5, i < 5), "%s", models[i].name);
+        mcp_arena_free(s.arena);
+    }
 }
 
 /* --- memory that tools got wrong --- */
