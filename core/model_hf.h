@@ -1,7 +1,7 @@
 /* core/model_hf.h: Hugging Face's config.json read as a model.
  *
  * A family (config.json's model_type) is one row of defaults and rules in
- * core/model_hf.c. Shapes that a config leaves out and that have no default of
+ * core/model_family.c. Shapes that a config leaves out and that have no default of
  * the family are refused: no size is guessed. Code named by auto_map is never
  * fetched or run. */
 #ifndef MCP_CORE_MODEL_HF_H
