@@ -48,10 +48,22 @@ static struct bar bar_at(const struct mcp_search *search, const struct mcp_found
     return bar;
 }
 
-/* The last of the plans to keep; none while there are fewer. */
+/* Nobody asks what breaking a rule gives where it takes more than twice as much. */
+static struct bar bar_beyond(const struct mcp_search *search, int class)
+{
+    const struct mcp_tuple *best;
+    if (class == MCP_KEEPS_ALL || leaders(search, MCP_KEEPS_ALL, 1, &best) == 0)
+        return (struct bar){INT64_MAX, INT64_MAX};
+    struct mcp_found twice = best->found;
+    twice.iteration_s *= 2;
+    twice.peak_memory_bytes *= 2;
+    return bar_at(search, &twice);
+}
+
+/* The last of the plans to keep; as far as anybody asks while there are fewer. */
 static struct bar common_bar(const struct mcp_search *search, int class, int top)
 {
-    struct bar none = {INT64_MAX, INT64_MAX};
+    struct bar none = bar_beyond(search, class);
     struct mcp_mark mark = mcp_arena_mark(search->arena);
     const struct mcp_tuple **order = MCP_ARRAY(search->arena, top, const struct mcp_tuple *);
     int count = leaders(search, class, top, order);
