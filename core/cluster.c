@@ -41,9 +41,7 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* The largest equal part of `total` that is at most `full` and a multiple of
- * `unit`, which divides `total`. */
-static int even_part(int total, int full, int unit)
+int mcp_even_part(int total, int full, int unit)
 {
     if (full >= total)
         return total;
@@ -62,9 +60,9 @@ static void fit_tiers(struct mcp_cluster *cluster)
         if (k == cluster->num_tiers - 1)
             tier->ranks = total;
         else if (tier->full_ranks <= node)
-            tier->ranks = even_part(node, tier->full_ranks, unit);
+            tier->ranks = mcp_even_part(node, tier->full_ranks, unit);
         else
-            tier->ranks = even_part(total, tier->full_ranks, unit > node ? unit : node);
+            tier->ranks = mcp_even_part(total, tier->full_ranks, unit > node ? unit : node);
         unit = tier->ranks;
     }
 }

@@ -96,6 +96,9 @@ enum mcp_status mcp_cluster_from_json(struct mcp_arena *arena, struct mcp_json *
                                       struct mcp_cluster *out, struct mcp_error *err);
 void mcp_cluster_to_json(const struct mcp_cluster *cluster, struct mcp_json *object);
 
+/* The largest equal part of `total` that is at most `full` and a multiple of `unit`,
+ * which divides `total`. */
+int mcp_even_part(int total, int full, int unit);
 /* Another number of nodes of the same kind; outer tiers grow with it. */
 enum mcp_status mcp_cluster_resize(struct mcp_cluster *cluster, int num_nodes,
                                    struct mcp_error *err);
