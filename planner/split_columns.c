@@ -170,11 +170,23 @@ static void uniform_window(const struct mcp_splitter *s, struct mcp_filler *f)
 
 /* --- choices --- */
 
+static int recomputed(const struct choice *choice)
+{
+    int count = 0;
+    for (int k = 0; k < MCP_MAX_LAYER_KINDS; k++)
+        for (int r = MCP_RECOMPUTE_NONE + 1; r < MCP_NUM_RECOMPUTES; r++)
+            count += choice->counts[k][r];
+    return count;
+}
+
+/* Where recompute is free, as in layers that save nothing for it to drop, less first. */
 static int by_extra(const void *a, const void *b)
 {
     const struct choice *x = a, *y = b;
     if (x->extra_ns != y->extra_ns)
         return x->extra_ns < y->extra_ns ? -1 : 1;
+    if (recomputed(x) != recomputed(y))
+        return recomputed(x) - recomputed(y);
     return memcmp(x->counts, y->counts, sizeof x->counts);
 }
 
