@@ -1,5 +1,9 @@
 /* cli/cmd_topo.c: mcpplan topo: this machine, or what another machine's tools printed. */
 #include "cli/commands.h"
+#include "cli/diff.h"
+#include "cli/topo_fabric.h"
+#include "cli/topo_picture.h"
+#include "cli/topo_view.h"
 #include "core/cluster.h"
 #include "core/preset.h"
 #include "core/units.h"
@@ -15,28 +19,42 @@ struct topo_args {
     const char *gpu;
     const char *name;
     const char *network;
-    int nodes;
-    bool presets;
-};
-
-/* What the command found. */
-struct topo {
-    bool is_this; /* machine.host is known */
-    struct mcp_machine machine;
-    bool has_cluster;
-    struct mcp_cluster cluster;
-    struct mcp_text notes; /* a sentence a line */
+    const char *svg_path;
+    int nodes; /* 0: not given */
+    struct mcp_fabric_args fabric;
+    bool presets, diff;
 };
 
 /* Reading ------------------------------------------------------------------- */
 
 /* All files describe one machine. */
-static enum mcp_status read_dumps(struct mcp_context *ctx, struct mcp_node *node)
+static enum mcp_status read_dumps(struct mcp_context *ctx, char *const *files, int count,
+                                  struct mcp_node *node)
 {
-    struct mcp_dump *dumps = MCP_ARRAY(ctx->arena, ctx->num_operands, struct mcp_dump);
-    for (int i = 0; i < ctx->num_operands; i++)
-        MCP_TRY(mcp_dump_read(ctx->arena, ctx->operands[i], &dumps[i], &ctx->err));
-    return mcp_dumps_merge(ctx->arena, dumps, ctx->num_operands, node, &ctx->err);
+    struct mcp_dump *dumps = MCP_ARRAY(ctx->arena, count, struct mcp_dump);
+    for (int i = 0; i < count; i++)
+        MCP_TRY(mcp_dump_read(ctx->arena, files[i], &dumps[i], &ctx->err));
+    return mcp_dumps_merge(ctx->arena, dumps, count, node, &ctx->err);
+}
+
+/* A preset, a file of ours (no tool's dump begins with a brace), or a bare word that is
+ * no file: what it might have been is a preset. "NAME:NODES" and "A+B" too. */
+static bool is_cluster(struct mcp_context *ctx, const char *word)
+{
+    enum { ENOUGH_BYTES = 4096 };
+    struct mcp_text text = mcp_text_new(ctx->arena);
+    const char *name = mcp_strndup(ctx->arena, word, strcspn(word, ":+"));
+    for (size_t i = 0; i < mcp_preset_count("topologies"); i++)
+        if (mcp_same(mcp_preset_at("topologies", i)->name, name))
+            return true;
+    if (mcp_same(word, "-"))
+        return false;
+    bool is_whole = mcp_file_read(ctx->arena, word, ENOUGH_BYTES, &text, NULL) == MCP_OK;
+    if (!is_whole && text.length == 0 && !mcp_same(name, word))
+        is_whole = mcp_file_read(ctx->arena, name, ENOUGH_BYTES, &text, NULL) == MCP_OK;
+    if (!is_whole && text.length == 0)
+        return strpbrk(word, "./") == NULL;
+    return text.data[strspn(text.data, " \t\r\n\357\273\277")] == '{';
 }
 
 /* The cluster ---------------------------------------------------------------- */
@@ -83,9 +101,32 @@ static enum mcp_status network_of(struct mcp_context *ctx, const struct topo_arg
     return MCP_OK;
 }
 
+static int nodes_of(const struct topo_args *args)
+{
+    return args->nodes > 0 ? args->nodes : 1;
+}
+
+/* A preset or cluster file, as it is or joined otherwise. */
+static enum mcp_status load_cluster(struct mcp_context *ctx, const struct topo_args *args,
+                                    const char *name, struct mcp_topo_view *topo)
+{
+    double network_bytes_per_s;
+    struct mcp_cluster *cluster = &topo->cluster;
+    if (args->gpu != NULL)
+        return mcp_fail(&ctx->err, MCP_USAGE, "--gpu %s: cluster %s names its own GPU", args->gpu,
+                        name);
+    MCP_TRY(network_of(ctx, args, &network_bytes_per_s));
+    MCP_TRY(mcp_cluster_load(ctx->arena, name, cluster, &ctx->err));
+    topo->is_cluster = topo->has_cluster = true;
+    int nodes = args->nodes > 0 ? args->nodes : cluster->num_nodes;
+    if (mcp_fabric_is_given(&args->fabric) || args->network != NULL)
+        return mcp_fabric_apply(ctx, &args->fabric, nodes, network_bytes_per_s, cluster);
+    return args->nodes > 0 ? mcp_cluster_resize(cluster, nodes, &ctx->err) : MCP_OK;
+}
+
 /* This machine's processors. */
 static enum mcp_status build_cpu_cluster(struct mcp_context *ctx, const struct topo_args *args,
-                                         double network_bytes_per_s, struct topo *topo)
+                                         double network_bytes_per_s, struct mcp_topo_view *topo)
 {
     struct mcp_gpu gpu;
     bool known;
@@ -99,34 +140,43 @@ static enum mcp_status build_cpu_cluster(struct mcp_context *ctx, const struct t
     MCP_TRY(
         mcp_machine_cluster(ctx->arena, &topo->machine, &topo->cluster, &topo->notes, &ctx->err));
     topo->cluster.name = args->name;
-    return mcp_cluster_add_network(&topo->cluster, args->nodes, network_bytes_per_s, &ctx->err);
+    if (mcp_fabric_is_given(&args->fabric))
+        return mcp_fabric_apply(ctx, &args->fabric, nodes_of(args), network_bytes_per_s,
+                                &topo->cluster);
+    return mcp_cluster_add_network(&topo->cluster, nodes_of(args), network_bytes_per_s, &ctx->err);
 }
 
 static enum mcp_status build_gpu_cluster(struct mcp_context *ctx, const struct topo_args *args,
-                                         double network_bytes_per_s, struct topo *topo)
+                                         double network_bytes_per_s, struct mcp_topo_view *topo)
 {
     const struct mcp_node *node = &topo->machine.node;
     struct mcp_gpu gpu;
+    bool fabric = mcp_fabric_is_given(&args->fabric);
     MCP_TRY(choose_gpu(ctx, args, node, &gpu, &topo->has_cluster));
-    if (!topo->has_cluster && (args->nodes > 1 || args->network != NULL))
+    if (!topo->has_cluster && (args->nodes > 1 || args->network != NULL || fabric))
         return mcp_fail(
             &ctx->err, MCP_USAGE,
             "--nodes and --network need --gpu NAME here: it is unknown which GPU this is");
     if (!topo->has_cluster)
         return MCP_OK;
-    struct mcp_node_use use = {args->name, &gpu, args->nodes, network_bytes_per_s,
+    struct mcp_node_use use = {args->name, &gpu, fabric ? 1 : nodes_of(args),
+                               fabric ? (double)NAN : network_bytes_per_s,
                                topo->is_this ? "detected on the machine that ran mcpplan"
                                              : "made by mcpplan topo from saved dumps"};
-    return mcp_node_cluster(ctx->arena, node, &use, &topo->cluster, &topo->notes, &ctx->err);
+    MCP_TRY(mcp_node_cluster(ctx->arena, node, &use, &topo->cluster, &topo->notes, &ctx->err));
+    if (!fabric)
+        return MCP_OK;
+    return mcp_fabric_apply(ctx, &args->fabric, nodes_of(args), network_bytes_per_s,
+                            &topo->cluster);
 }
 
 /* Where nobody asked for a cluster, that there is none is no failure. */
 static enum mcp_status build_cluster(struct mcp_context *ctx, const struct topo_args *args,
-                                     struct topo *topo)
+                                     struct mcp_topo_view *topo)
 {
     double network_bytes_per_s;
-    bool asked =
-        ctx->output_path != NULL || args->gpu != NULL || args->nodes > 1 || args->network != NULL;
+    bool asked = ctx->output_path != NULL || args->gpu != NULL || args->nodes > 1 ||
+                 args->network != NULL || mcp_fabric_is_given(&args->fabric);
     MCP_TRY(network_of(ctx, args, &network_bytes_per_s));
     if (topo->is_this && topo->machine.node.num_gpus == 0)
         return build_cpu_cluster(ctx, args, network_bytes_per_s, topo);
@@ -142,7 +192,7 @@ static enum mcp_status build_cluster(struct mcp_context *ctx, const struct topo_
 
 /* A cluster that cannot be planned for yet is written all the same: people fill in
  * what is unknown. */
-static enum mcp_status write_cluster(struct mcp_context *ctx, const struct topo *topo)
+static enum mcp_status write_cluster(struct mcp_context *ctx, const struct mcp_topo_view *topo)
 {
     struct mcp_json *file = mcp_json_new_object(ctx->arena);
     struct mcp_error missing = {""};
@@ -159,7 +209,7 @@ static enum mcp_status write_cluster(struct mcp_context *ctx, const struct topo 
 
 /* JSON ----------------------------------------------------------------------- */
 
-static struct mcp_json *topo_json(struct mcp_arena *arena, const struct topo *topo)
+static struct mcp_json *topo_json(struct mcp_arena *arena, const struct mcp_topo_view *topo)
 {
     struct mcp_json *object = mcp_json_new_object(arena);
     mcp_json_set_string(object, "schema", "mcpplan.topo/1");
@@ -174,239 +224,6 @@ static struct mcp_json *topo_json(struct mcp_arena *arena, const struct topo *to
     else
         mcp_json_set_null(object, "cluster");
     return object;
-}
-
-/* Text ----------------------------------------------------------------------- */
-
-static void put_host(struct mcp_context *ctx, const struct mcp_host *host, struct mcp_text *out)
-{
-    struct mcp_arena *arena = ctx->arena;
-    mcp_heading(out, &ctx->style, "This machine");
-    mcp_text_add(out, "  processor  %s\n",
-                 host->cpu != NULL ? mcp_printable(arena, host->cpu) : "?");
-    mcp_text_add(out, "             %d package%s, %d cores, %d hardware threads, %d NUMA node%s\n",
-                 host->num_packages, host->num_packages == 1 ? "" : "s", host->num_cores,
-                 host->num_hardware_threads, host->num_numa_nodes,
-                 host->num_numa_nodes == 1 ? "" : "s");
-    mcp_text_add(out, "  caches    ");
-    for (int i = 0; i < 3; i++)
-        if (host->cache_bytes[i] > 0)
-            mcp_text_add(out, " L%d %s", i + 1,
-                         mcp_show(arena, (double)host->cache_bytes[i], MCP_BYTES));
-    mcp_text_add(out, "\n  memory     %s\n",
-                 mcp_show(arena, (double)host->memory_bytes, MCP_BYTES));
-}
-
-/* The GPUs, or the NICs, of one NUMA node as a branch of the tree; "" for none. */
-static const char *list_gpus(struct mcp_arena *arena, const struct mcp_node *node, int numa_node)
-{
-    struct mcp_text list = mcp_text_new(arena);
-    for (int i = 0; i < node->num_gpus; i++)
-        if (node->gpus[i].numa_node == numa_node)
-            mcp_text_add(&list, " GPU%d", node->gpus[i].index);
-    return list.data;
-}
-
-static const char *list_nics(struct mcp_arena *arena, const struct mcp_node *node, int numa_node)
-{
-    struct mcp_text list = mcp_text_new(arena);
-    for (int i = 0; i < node->num_nics; i++)
-        if (node->nics[i].numa_node == numa_node)
-            mcp_text_add(&list, " %s", mcp_printable(arena, node->nics[i].name));
-    return list.data;
-}
-
-static void put_branches(struct mcp_context *ctx, const struct mcp_node *node, int numa_node,
-                         struct mcp_text *out)
-{
-    const char *branch = ctx->style.unicode ? "\xe2\x94\x9c\xe2\x94\x80" : "|-"; /* ├─ */
-    const char *last = ctx->style.unicode ? "\xe2\x94\x94\xe2\x94\x80" : "`-";   /* └─ */
-    const char *gpus = list_gpus(ctx->arena, node, numa_node);
-    const char *nics = list_nics(ctx->arena, node, numa_node);
-    if (*gpus != '\0')
-        mcp_text_add(out, "  %s%s\n", *nics != '\0' ? branch : last, gpus);
-    if (*nics != '\0')
-        mcp_text_add(out, "  %s%s\n", last, nics);
-}
-
-static bool numa_is_used(const struct mcp_node *node, int numa_node)
-{
-    for (int i = 0; i < node->num_gpus; i++)
-        if (node->gpus[i].numa_node == numa_node)
-            return true;
-    for (int i = 0; i < node->num_nics; i++)
-        if (node->nics[i].numa_node == numa_node)
-            return true;
-    return false;
-}
-
-static int highest_numa(const struct mcp_node *node)
-{
-    int highest = -1;
-    for (int i = 0; i < node->num_gpus; i++)
-        highest = node->gpus[i].numa_node > highest ? node->gpus[i].numa_node : highest;
-    for (int i = 0; i < node->num_nics; i++)
-        highest = node->nics[i].numa_node > highest ? node->nics[i].numa_node : highest;
-    return highest;
-}
-
-static void put_tree(struct mcp_context *ctx, const struct mcp_node *node, struct mcp_text *out)
-{
-    mcp_heading(out, &ctx->style, "Devices by NUMA node");
-    for (int numa = 0; numa <= highest_numa(node); numa++) {
-        if (!numa_is_used(node, numa))
-            continue;
-        mcp_text_add(out, "  NUMA node %d\n", numa);
-        put_branches(ctx, node, numa, out);
-    }
-    if (numa_is_used(node, -1)) {
-        mcp_text_add(out, "  NUMA node unknown\n");
-        put_branches(ctx, node, -1, out);
-    }
-}
-
-static const char *show_link(struct mcp_arena *arena, const struct mcp_link *link)
-{
-    return link->kind == MCP_LINK_UNKNOWN ? "?" : mcp_link_name(arena, link);
-}
-
-static int widest(const char *const *names, int count)
-{
-    int width = 4; /* of a link code */
-    for (int i = 0; i < count; i++)
-        width = (int)strlen(names[i]) > width ? (int)strlen(names[i]) : width;
-    return width;
-}
-
-static void put_matrix(struct mcp_context *ctx, const struct mcp_node *node, struct mcp_text *out)
-{
-    int devices = mcp_node_devices(node);
-    const char **names = MCP_ARRAY(ctx->arena, devices, const char *);
-    for (int i = 0; i < devices; i++)
-        names[i] = mcp_printable(ctx->arena, mcp_node_device_name(ctx->arena, node, i));
-    int width = widest(names, devices);
-    mcp_heading(out, &ctx->style, "Links");
-    mcp_text_add(out, "  %-*s", width, "");
-    for (int j = 0; j < devices; j++)
-        mcp_text_add(out, " %*s", widest(&names[j], 1), names[j]);
-    for (int i = 0; i < devices; i++) {
-        mcp_text_add(out, "\n  %-*s", width, names[i]);
-        for (int j = 0; j < devices; j++)
-            mcp_text_add(out, " %*s", widest(&names[j], 1),
-                         i == j ? "-" : show_link(ctx->arena, mcp_node_link(node, i, j)));
-    }
-    mcp_text_add(out,
-                 "\n  NV#: bonded NVLinks; PIX, PXB: PCIe switches; PHB: host bridge; NODE, SYS: "
-                 "within, between NUMA nodes\n");
-}
-
-static void put_islands(struct mcp_context *ctx, const struct mcp_node *node, struct mcp_text *out)
-{
-    int *island = MCP_ARRAY(ctx->arena, node->num_gpus, int);
-    int count = mcp_node_islands(node, MCP_LINK_NVLINK, island);
-    if (count == node->num_gpus)
-        return;
-    mcp_heading(out, &ctx->style, "NVLink islands");
-    for (int i = 0; i < node->num_gpus; i++) {
-        bool whole = true;
-        if (island[i] != i)
-            continue;
-        mcp_text_add(out, "  ");
-        for (int j = 0; j < node->num_gpus; j++) {
-            if (island[j] != i)
-                continue;
-            mcp_text_add(out, "%sGPU%d", j == i ? "" : " ", node->gpus[j].index);
-            for (int k = j + 1; k < node->num_gpus; k++)
-                whole = whole && (island[k] != i || mcp_node_fully_joined(node, (int[]){j, k}, 2));
-        }
-        mcp_text_add(out, "%s\n", whole ? "" : " (not every pair is joined)");
-    }
-}
-
-static void put_tiers(struct mcp_context *ctx, const struct mcp_cluster *cluster,
-                      struct mcp_text *out)
-{
-    static const struct mcp_column columns[] = {
-        {"tier", "", MCP_LEFT},         {"ranks", "", MCP_RIGHT},   {"per GPU", "", MCP_RIGHT},
-        {"efficiency", "%", MCP_RIGHT}, {"latency", "", MCP_RIGHT},
-    };
-    struct mcp_table *table = mcp_table_new(ctx->arena, columns, (int)MCP_COUNT_OF(columns));
-    mcp_heading(out, &ctx->style, "As a cluster");
-    mcp_text_add(out, "  %d x %d %s, %s usable each\n", cluster->num_nodes, cluster->gpus_per_node,
-                 mcp_printable(ctx->arena, cluster->gpu.name),
-                 mcp_show(ctx->arena, (double)cluster->gpu.memory_bytes, MCP_BYTES));
-    for (int k = 0; k < cluster->num_tiers; k++) {
-        const struct mcp_tier *tier = &cluster->tiers[k];
-        bool known = !isnan(tier->bandwidth_bytes_per_s);
-        mcp_table_cell(table, "%s", mcp_printable(ctx->arena, tier->name));
-        mcp_table_cell(table, "%d", tier->ranks);
-        mcp_table_cell(table, "%s",
-                       known
-                           ? mcp_show(ctx->arena, tier->bandwidth_bytes_per_s, MCP_BYTES_PER_SECOND)
-                           : "unknown");
-        mcp_table_cell(table, "%.0f", 100 * tier->efficiency_frac);
-        mcp_table_cell(table, "%s", mcp_show(ctx->arena, tier->latency_s, MCP_SECONDS));
-    }
-    mcp_table_write(table, MCP_SKIN_TERMINAL, &ctx->style, out);
-}
-
-/* What a dump tells of the processors. */
-static void put_processors(const struct mcp_node *node, struct mcp_text *out)
-{
-    const struct {
-        const char *one;
-        int count;
-    } parts[] = {
-        {"package", node->num_packages},
-        {"core", node->num_cores},
-        {"hardware thread", node->num_hardware_threads},
-        {"NUMA node", node->num_numa_nodes},
-        {"PCIe switch", node->num_pcie_switches},
-        {"NVSwitch", node->num_nvlink_switches},
-    };
-    const char *before = "  ";
-    for (size_t i = 0; i < MCP_COUNT_OF(parts); i++) {
-        if (parts[i].count == 0)
-            continue;
-        const char *plural = mcp_ends_with(parts[i].one, "h") ? "es" : "s";
-        mcp_text_add(out, "%s%d %s%s", before, parts[i].count, parts[i].one,
-                     parts[i].count == 1 ? "" : plural);
-        before = ", ";
-    }
-    mcp_text_add(out, "%s", before[0] == ',' ? "\n" : "");
-}
-
-static void put_counts(struct mcp_context *ctx, const struct mcp_node *node, struct mcp_text *out)
-{
-    int unknown = mcp_node_unknown_links(node);
-    mcp_heading(out, &ctx->style, "Devices");
-    mcp_text_add(out, "  %d GPU%s, %d NIC%s\n", node->num_gpus, node->num_gpus == 1 ? "" : "s",
-                 node->num_nics, node->num_nics == 1 ? "" : "s");
-    for (int i = 0; i < node->num_gpus; i++)
-        if (node->gpus[i].name != NULL)
-            mcp_text_add(out, "  GPU%d  %s, %s\n", node->gpus[i].index,
-                         mcp_printable(ctx->arena, node->gpus[i].name),
-                         node->gpus[i].memory_bytes > 0
-                             ? mcp_show(ctx->arena, (double)node->gpus[i].memory_bytes, MCP_BYTES)
-                             : "memory unknown");
-    if (unknown > 0 && node->num_gpus > 0)
-        mcp_text_add(out, "  %d link%s unknown\n", unknown, unknown == 1 ? " is" : "s are");
-    put_processors(node, out);
-}
-
-static void topo_text(struct mcp_context *ctx, const struct topo *topo, struct mcp_text *out)
-{
-    const struct mcp_node *node = &topo->machine.node;
-    if (topo->is_this)
-        put_host(ctx, &topo->machine.host, out);
-    put_counts(ctx, node, out);
-    if (mcp_node_devices(node) > 0)
-        put_tree(ctx, node, out);
-    if (mcp_node_devices(node) > 1 && node->num_gpus > 0)
-        put_matrix(ctx, node, out);
-    put_islands(ctx, node, out);
-    if (topo->has_cluster)
-        put_tiers(ctx, &topo->cluster, out);
 }
 
 /* Presets -------------------------------------------------------------------- */
@@ -456,37 +273,84 @@ static void put_notes(const struct mcp_text *notes)
     }
 }
 
+/* `count` operands that are one machine or cluster; none: this machine. */
 static enum mcp_status find_topology(struct mcp_context *ctx, const struct topo_args *args,
-                                     struct topo *topo)
+                                     char *const *operands, int count, struct mcp_topo_view *topo)
 {
     topo->notes = mcp_text_new(ctx->arena);
-    topo->is_this = ctx->num_operands == 0;
+    topo->is_this = count == 0;
     topo->machine.note = "";
+    if (count == 1 && is_cluster(ctx, operands[0]))
+        return load_cluster(ctx, args, operands[0], topo);
     if (topo->is_this)
         MCP_TRY(mcp_machine_detect(ctx->arena, &topo->machine, &ctx->err));
     else
-        MCP_TRY(read_dumps(ctx, &topo->machine.node));
+        MCP_TRY(read_dumps(ctx, operands, count, &topo->machine.node));
     if (topo->machine.node.notes != NULL)
         mcp_text_add(&topo->notes, "%s", topo->machine.node.notes);
     return build_cluster(ctx, args, topo);
 }
 
+static enum mcp_status write_svg(struct mcp_context *ctx, const struct mcp_topo_view *topo,
+                                 const char *path)
+{
+    struct mcp_part *parts[MCP_MOST_PICTURES];
+    int count = mcp_topo_pictures(ctx->arena, topo, parts);
+    const char *title = count > 0 ? parts[count - 1]->title : "nothing";
+    const struct mcp_text *svg = mcp_picture_svg(ctx->arena, parts, count, title);
+    if (mcp_same(path, "-"))
+        return mcp_output_text(svg, &ctx->err);
+    MCP_TRY(mcp_file_replace(path, svg->data, svg->length, &ctx->err));
+    mcp_note("wrote %s", path);
+    return MCP_OK;
+}
+
 static enum mcp_status show_topology(struct mcp_context *ctx, const struct topo_args *args)
 {
-    struct topo topo = {0};
+    struct mcp_topo_view topo = {0};
     struct mcp_text text = mcp_text_new(ctx->arena);
-    MCP_TRY(find_topology(ctx, args, &topo));
+    MCP_TRY(find_topology(ctx, args, ctx->operands, ctx->num_operands, &topo));
     put_notes(&topo.notes);
     if (ctx->output_path != NULL)
         MCP_TRY(write_cluster(ctx, &topo));
     ctx->output_path = NULL; /* it is the cluster's, not the answer's */
-    topo_text(ctx, &topo, &text);
+    if (args->svg_path != NULL)
+        MCP_TRY(write_svg(ctx, &topo, args->svg_path));
+    if (mcp_same(args->svg_path, "-"))
+        return MCP_OK;
+    mcp_topo_text(ctx, &topo, &text);
     return mcp_output_result(ctx, &text, topo_json(ctx->arena, &topo));
+}
+
+static enum mcp_status show_difference(struct mcp_context *ctx, const struct topo_args *args)
+{
+    static const char *const ignored[] = {"notes", "uuid", "source", "schema", NULL};
+    struct mcp_differences differences = {.arena = ctx->arena, .ignored = ignored};
+    struct mcp_json *json[2];
+    for (int i = 0; i < 2; i++) {
+        struct mcp_topo_view topo = {0};
+        MCP_TRY(find_topology(ctx, args, &ctx->operands[i], 1, &topo));
+        json[i] = topo_json(ctx->arena, &topo);
+    }
+    mcp_diff(&differences, json[0], json[1]);
+    return mcp_diff_show(ctx, &differences, ctx->operands[0], ctx->operands[1]);
+}
+
+static enum mcp_status check_args(struct mcp_context *ctx, const struct topo_args *args)
+{
+    if (args->presets && ctx->num_operands > 0)
+        return mcp_fail(&ctx->err, MCP_USAGE, "topo --presets lists clusters and reads no FILE");
+    if (args->diff && ctx->num_operands != 2)
+        return mcp_fail(&ctx->err, MCP_USAGE,
+                        "topo --diff compares two machines or clusters, not %d", ctx->num_operands);
+    if (args->diff && args->svg_path != NULL)
+        return mcp_fail(&ctx->err, MCP_USAGE, "topo --diff draws no SVG");
+    return MCP_OK;
 }
 
 enum mcp_status mcp_cmd_topo(struct mcp_context *ctx, int argc, char **argv)
 {
-    struct topo_args args = {.name = "this", .nodes = 1};
+    struct topo_args args = {.name = "this", .fabric = mcp_fabric_args_none()};
     const struct mcp_option options[] = {
         {"gpu", MCP_OPT_STRING, &args.gpu, "preset or file of the GPU, where a dump does not tell"},
         {"nodes", MCP_OPT_COUNT, &args.nodes, "such machines in the cluster"},
@@ -494,26 +358,43 @@ enum mcp_status mcp_cmd_topo(struct mcp_context *ctx, int argc, char **argv)
          "bandwidth between nodes per GPU and direction, as 400Gbit/s"},
         {"name", MCP_OPT_STRING, &args.name, "the cluster's name in the file"},
         {"presets", MCP_OPT_FLAG, &args.presets, "list the clusters that mcpplan knows"},
+        {"diff", MCP_OPT_FLAG, &args.diff, "what differs between two; exit 1 if anything does"},
+        {"svg", MCP_OPT_FILE, &args.svg_path, "write the drawing as SVG"},
+        {"The network between nodes", MCP_OPT_HEADING, NULL, NULL},
+        {"fabric", MCP_OPT_CHOICE, &args.fabric.kind, "how switches join the nodes"},
+        {"switch-ports", MCP_OPT_COUNT, &args.fabric.switch_ports, "of a switch (default: 64)"},
+        {"nodes-per-leaf", MCP_OPT_COUNT, &args.fabric.nodes_per_leaf,
+         "nodes under a leaf, or in a rail's or dragonfly's group (default: what ports allow)"},
+        {"oversubscription", MCP_OPT_DOUBLE, &args.fabric.oversubscription,
+         "bandwidth down over bandwidth up, 1 or more"},
+        {"torus", MCP_OPT_STRING, &args.fabric.torus, "nodes in each dimension, as 4x4x8"},
+        {"sites", MCP_OPT_COUNT, &args.fabric.sites, "equal parts that a wide-area network joins"},
+        {"wan", MCP_OPT_STRING, &args.fabric.wan, "bandwidth of one site, as 100Gbit/s"},
+        {"round-trip", MCP_OPT_STRING, &args.fabric.round_trip, "between sites, as 20ms"},
     };
     const struct mcp_usage usage = {
         .command = "topo",
         .summary = "show a machine's GPUs, NICs and links, and make a cluster file of it",
-        .synopsis = "[FILE...] [options]",
+        .synopsis = "[FILE... | CLUSTER] [options]",
         .description =
             "Without FILE it is this machine. A FILE is what a tool says of another: nvidia-smi "
             "(topo -m, -q -x, -L, --query-gpu), rocm-smi --showtopo, lstopo --of xml, NCCL's "
             "topology XML. Several files of one machine add up; where they contradict each "
-            "other, it says so. -o FILE is a cluster file for --cluster.",
+            "other, it says so. CLUSTER is a preset, PRESET:NODES or a cluster file. -o FILE is "
+            "a cluster file for --cluster.",
         .max_operands = -1,
         .options = options,
         .num_options = MCP_COUNT_OF(options),
         .examples = "mcpplan topo\n"
                     "mcpplan topo topo.txt --gpu h100-sxm-80gb --nodes 16 --network 400Gbit/s "
-                    "-o cluster.json\n",
+                    "-o cluster.json\n"
+                    "mcpplan topo dgx-h100:128 --fabric rail --oversubscription 2 --svg pod.svg\n"
+                    "mcpplan topo --diff dgx-a100 dgx-h100\n",
     };
     if (!mcp_options_parse(ctx, &usage, argc, argv))
         return ctx->status;
-    if (args.presets && ctx->num_operands > 0)
-        return mcp_fail(&ctx->err, MCP_USAGE, "topo --presets lists clusters and reads no FILE");
-    return args.presets ? list_presets(ctx) : show_topology(ctx, &args);
+    MCP_TRY(check_args(ctx, &args));
+    if (args.presets)
+        return list_presets(ctx);
+    return args.diff ? show_difference(ctx, &args) : show_topology(ctx, &args);
 }
