@@ -27,7 +27,7 @@ override CFLAGS += -std=c11 $(WARNINGS)
 
 CLANG_DEPS := clang libclang-rt-dev libomp-dev
 
-FOLDERS   := core step topologies planner reports cli
+FOLDERS   := core step topologies planner sim reports cli
 LIB_SRC   := $(wildcard $(addsuffix /*.c,$(filter-out cli,$(FOLDERS))))
 CLI_SRC   := $(wildcard cli/*.c)
 HEADERS   := $(wildcard $(addsuffix /*.h,$(FOLDERS)))

@@ -1,0 +1,406 @@
+/* sim/engine.c: plays pipelines of ranks, entry by entry. */
+#include "sim/sim.h"
+
+#include "sim/cells.h"
+#include "sim/noise.h"
+#include "sim/steps.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+struct message {
+    int64_t arrival_ns, delay_ns;
+};
+
+/* Messages from one neighbour, first in, first out. */
+struct mail {
+    struct message *items;
+    int posted, read;
+};
+
+/* One stage of the pipeline being played. */
+struct rank {
+    int slot, step;
+    int64_t now_ns;       /* compute stream */
+    int64_t data_free_ns; /* data stream */
+    int64_t *ready_ns;    /* [layer][copy] gathered weights */
+    int64_t *alone_ns;    /* ... and what of that transfer stands alone, once */
+    struct mail mail[2];
+    int64_t slot_start_ns;        /* of the slot at hand; -1: not begun */
+    double stretch, mean_stretch; /* of the slot: the slowest rank's factor, and their mean */
+    double cost_s[MCP_NUM_COSTS], comm_s[MCP_NUM_COSTS], busy_s;
+    struct mcp_sim_slot_time *times;
+};
+
+struct play {
+    const struct mcp_sim_steps *steps;
+    const struct mcp_program *program;
+    const struct mcp_sim_options *options;
+    struct mcp_sim_cells cells;
+    bool unequal;
+    int cell; /* the pipeline at hand */
+    int weight, total_weight;
+    struct rank *ranks; /* [classes] */
+    int64_t *offsets;   /* [classes] ranks on stage s lie so far from stage 0's */
+    int64_t worst_ns;
+    enum mcp_cost group_cost; /* waiting for slower ranks of one's group */
+    struct mcp_sim_result *out;
+};
+
+struct mcp_sim_options mcp_sim_options_default(void)
+{
+    return (struct mcp_sim_options){.seed = 1, .slow_rank = -1, .slow_factor = 1};
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static double seconds(int64_t ns)
+{
+    return (double)ns * 1e-9;
+}
+
+/* --- unequal ranks --- */
+
+/* How much slower than priced the slot's compute is: a group waits for its slowest. */
+static void draw_stretch(const struct play *play, int class, struct rank *rank)
+{
+    const struct mcp_sim_options *options = play->options;
+    double largest = 0, sum = 0, noise = options->noise;
+    int first = play->cells.first[play->cell], end = play->cells.first[play->cell + 1];
+    for (int i = first; i < end; i++) {
+        int r = play->cells.members[i] + (int)play->offsets[class];
+        double factor = r == options->slow_rank ? options->slow_factor : 1;
+        if (noise > 0)
+            factor *= exp(noise * mcp_sim_normal(options->seed, r, rank->slot) - noise * noise / 2);
+        largest = fmax(largest, factor);
+        sum += factor;
+    }
+    rank->stretch = largest;
+    rank->mean_stretch = sum / (end - first);
+}
+
+static int64_t stretched_ns(const struct mcp_sim_step *step, double stretch)
+{
+    return step->time_ns + llround((double)step->stretch_ns * (stretch - 1));
+}
+
+/* --- steps --- */
+
+static void idle_for_data(struct rank *rank, int64_t until_ns)
+{
+    if (until_ns > rank->now_ns) {
+        rank->cost_s[MCP_COST_DATA] += seconds(until_ns - rank->now_ns);
+        rank->now_ns = until_ns;
+    }
+}
+
+/* Block costs sum to its time; stretching multiplies those of compute. */
+static void run_compute(const struct play *play, struct rank *rank, const struct mcp_sim_step *step)
+{
+    int64_t start = rank->now_ns;
+    idle_for_data(rank, rank->ready_ns[step->cell]);
+    if (rank->alone_ns[step->cell] > 0) {
+        idle_for_data(rank, rank->now_ns + rank->alone_ns[step->cell]);
+        rank->alone_ns[step->cell] = 0;
+    }
+    int64_t time_ns = stretched_ns(step, rank->stretch);
+    for (int i = 0; i < MCP_NUM_COSTS; i++) {
+        rank->cost_s[i] += step->price->cost_s[i];
+        rank->comm_s[i] += step->price->comm_s[i];
+    }
+    if (play->unequal) {
+        double own = seconds(stretched_ns(step, rank->mean_stretch) - step->time_ns);
+        double stretch_s = seconds(step->stretch_ns);
+        for (int i = MCP_COST_MATMUL; stretch_s > 0 && i < MCP_COST_TENSOR; i++)
+            rank->cost_s[i] += step->price->cost_s[i] * own / stretch_s;
+        rank->cost_s[play->group_cost] += seconds(time_ns - step->time_ns) - own;
+    }
+    rank->now_ns += time_ns;
+    rank->busy_s += seconds(rank->now_ns - start);
+}
+
+static void run_transfer(struct rank *rank, const struct mcp_sim_step *step)
+{
+    int64_t start = larger(rank->data_free_ns, rank->now_ns);
+    rank->data_free_ns = start + step->data_ns;
+    rank->comm_s[MCP_COST_DATA] += seconds(step->price->time_ns);
+    if (step->kind == MCP_SIM_GATHER) {
+        rank->ready_ns[step->cell] = rank->data_free_ns;
+        rank->alone_ns[step->cell] = step->alone_ns;
+    } else {
+        rank->busy_s += seconds(step->alone_ns);
+        idle_for_data(rank, rank->now_ns + step->alone_ns);
+    }
+}
+
+static void run_send(struct play *play, int class, struct rank *rank,
+                     const struct mcp_sim_step *step)
+{
+    int p = play->program->num_classes, to = (class + (step->side ? 1 : p - 1)) % p;
+    struct mail *mail = &play->ranks[to].mail[!step->side];
+    rank->now_ns += step->time_ns;
+    rank->busy_s += seconds(step->time_ns);
+    rank->cost_s[MCP_COST_PIPELINE] += seconds(step->time_ns);
+    rank->comm_s[MCP_COST_PIPELINE] += seconds(step->time_ns + step->delay_ns);
+    mail->items[mail->posted++] = (struct message){rank->now_ns + step->delay_ns, step->delay_ns};
+}
+
+/* False while its message has not been sent. */
+static bool run_receive(struct rank *rank, const struct mcp_sim_step *step)
+{
+    struct mail *mail = &rank->mail[step->side];
+    if (mail->read == mail->posted)
+        return false;
+    const struct message *message = &mail->items[mail->read++];
+    rank->now_ns += step->time_ns;
+    rank->busy_s += seconds(step->time_ns);
+    rank->cost_s[MCP_COST_PIPELINE] += seconds(step->time_ns);
+    int64_t idle = larger(0, message->arrival_ns - rank->now_ns);
+    int64_t exposed = idle < message->delay_ns ? idle : message->delay_ns;
+    rank->cost_s[MCP_COST_PIPELINE] += seconds(exposed);
+    rank->cost_s[MCP_COST_BUBBLE] += seconds(idle - exposed);
+    if (rank->step == 0)
+        rank->slot_start_ns += idle; /* it began when its message had come */
+    rank->now_ns += idle;
+    return true;
+}
+
+static bool run_step(struct play *play, int class, struct rank *rank,
+                     const struct mcp_sim_step *step)
+{
+    switch (step->kind) {
+    case MCP_SIM_COMPUTE:
+        run_compute(play, rank, step);
+        return true;
+    case MCP_SIM_GATHER:
+    case MCP_SIM_REDUCE:
+        run_transfer(rank, step);
+        return true;
+    case MCP_SIM_SEND:
+        run_send(play, class, rank, step);
+        return true;
+    case MCP_SIM_RECEIVE:
+        return run_receive(rank, step);
+    }
+    return true;
+}
+
+/* As far as the rank comes with the messages it has; true when it moved. */
+static bool run_rank(struct play *play, int class)
+{
+    const struct mcp_program_class *of = &play->program->classes[class];
+    struct rank *rank = &play->ranks[class];
+    bool moved = false;
+    for (; rank->slot < of->num_slots; rank->slot++) {
+        const struct mcp_sim_list *list = &play->steps->lists[of->slots[rank->slot].list];
+        if (rank->step == 0 && rank->slot_start_ns < 0) {
+            rank->slot_start_ns = rank->now_ns;
+            if (play->unequal)
+                draw_stretch(play, class, rank);
+        }
+        for (; rank->step < list->num_steps; rank->step++) {
+            if (!run_step(play, class, rank, &list->steps[rank->step]))
+                return moved;
+            moved = true;
+            play->out->events++;
+        }
+        rank->times[rank->slot] = (struct mcp_sim_slot_time){rank->slot_start_ns, rank->now_ns};
+        rank->slot_start_ns = -1;
+        rank->step = 0;
+    }
+    return moved;
+}
+
+/* --- one pipeline --- */
+
+static void reset_rank(const struct play *play, int class)
+{
+    struct rank *rank = &play->ranks[class];
+    size_t cells = ((size_t)play->program->num_layers + 1) * (size_t)play->steps->num_copies;
+    int64_t head_ns = play->steps->classes[class].head_ns;
+    rank->slot = rank->step = 0;
+    rank->slot_start_ns = -1;
+    rank->now_ns = rank->data_free_ns = head_ns;
+    rank->stretch = rank->mean_stretch = 1;
+    rank->busy_s = 0;
+    memset(rank->ready_ns, 0, cells * sizeof *rank->ready_ns);
+    memset(rank->alone_ns, 0, cells * sizeof *rank->alone_ns);
+    memset(rank->cost_s, 0, sizeof rank->cost_s);
+    memset(rank->comm_s, 0, sizeof rank->comm_s);
+    rank->cost_s[MCP_COST_DATA] = seconds(head_ns);
+    rank->comm_s[MCP_COST_DATA] = seconds(head_ns);
+    for (int i = 0; i < 2; i++)
+        rank->mail[i].posted = rank->mail[i].read = 0;
+}
+
+/* After its slots: reductions still on their way, then those that nothing hides. */
+static int64_t end_rank(const struct play *play, int class)
+{
+    struct rank *rank = &play->ranks[class];
+    int64_t tail_ns = play->steps->classes[class].tail_ns, end_ns = rank->now_ns;
+    idle_for_data(rank, rank->data_free_ns);
+    idle_for_data(rank, rank->now_ns + tail_ns);
+    rank->comm_s[MCP_COST_DATA] += seconds(tail_ns);
+    struct mcp_sim_stage *stage = &play->out->stages[class];
+    stage->earliest_end_ns = end_ns < stage->earliest_end_ns ? end_ns : stage->earliest_end_ns;
+    stage->latest_end_ns = larger(stage->latest_end_ns, end_ns);
+    return rank->now_ns;
+}
+
+/* Bubbles at the end are added when the end is known. */
+static void add_rank(struct play *play, int class)
+{
+    const struct rank *rank = &play->ranks[class];
+    struct mcp_sim_stage *stage = &play->out->stages[class];
+    double share = (double)play->weight / play->total_weight;
+    for (int i = 0; i < MCP_NUM_COSTS; i++) {
+        stage->cost_s[i] += rank->cost_s[i] * share;
+        play->out->comm_s[i] += rank->comm_s[i] * share / play->program->num_classes;
+    }
+    stage->cost_s[MCP_COST_BUBBLE] -= seconds(rank->now_ns) * share;
+    stage->busy_s += rank->busy_s * share;
+}
+
+static void keep_times(struct play *play, int64_t end_ns)
+{
+    if (end_ns <= play->worst_ns)
+        return;
+    play->worst_ns = end_ns;
+    for (int c = 0; c < play->program->num_classes; c++) {
+        struct mcp_sim_stage *stage = &play->out->stages[c];
+        memcpy(stage->times, play->ranks[c].times, (size_t)stage->num_slots * sizeof *stage->times);
+    }
+}
+
+static void play_pipeline(struct play *play)
+{
+    int p = play->program->num_classes;
+    int64_t end_ns = 0;
+    for (int c = 0; c < p; c++)
+        reset_rank(play, c);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int c = 0; c < p; c++)
+            moved |= run_rank(play, c);
+    }
+    for (int c = 0; c < p; c++) {
+        assert(play->ranks[c].slot == play->program->classes[c].num_slots);
+        end_ns = larger(end_ns, end_rank(play, c));
+        add_rank(play, c);
+    }
+    keep_times(play, end_ns);
+    play->out->end_ns = larger(play->out->end_ns, end_ns);
+}
+
+/* --- all of them --- */
+
+static void make_room(struct mcp_arena *arena, struct play *play)
+{
+    const struct mcp_program *program = play->program;
+    size_t cells = ((size_t)program->num_layers + 1) * (size_t)play->steps->num_copies;
+    play->ranks = MCP_ARRAY(arena, program->num_classes, struct rank);
+    play->offsets = MCP_ARRAY(arena, program->num_classes, int64_t);
+    play->out->num_stages = program->num_classes;
+    play->out->stages = MCP_ARRAY(arena, program->num_classes, struct mcp_sim_stage);
+    for (int c = 0; c < program->num_classes; c++) {
+        struct rank *rank = &play->ranks[c];
+        struct mcp_sim_stage *stage = &play->out->stages[c];
+        stage->num_slots = program->classes[c].num_slots;
+        stage->slots = program->classes[c].slots;
+        stage->times = MCP_ARRAY(arena, stage->num_slots, struct mcp_sim_slot_time);
+        stage->earliest_end_ns = INT64_MAX;
+        rank->times = MCP_ARRAY(arena, stage->num_slots, struct mcp_sim_slot_time);
+        rank->ready_ns = MCP_ARRAY(arena, cells, int64_t);
+        rank->alone_ns = MCP_ARRAY(arena, cells, int64_t);
+        for (int i = 0; i < 2; i++)
+            rank->mail[i].items = MCP_ARRAY(arena, stage->num_slots, struct message);
+        play->offsets[c] = mcp_sim_rank_on(&program->plan, 0, c);
+    }
+}
+
+/* All ranks go on together once the slowest has ended; each updates its own. */
+static void finish(struct play *play)
+{
+    struct mcp_sim_result *out = play->out;
+    const struct mcp_sim_steps *steps = play->steps;
+    int p = out->num_stages;
+    for (int c = 0; c < p; c++)
+        out->update_ns = larger(out->update_ns, steps->classes[c].update_ns);
+    out->agreement_ns = steps->agreement_ns;
+    out->broadcast_ns = steps->broadcast_ns;
+    out->overhead_ns = steps->overhead_ns;
+    int64_t together_ns = out->agreement_ns + out->broadcast_ns;
+    out->step_ns = out->end_ns + out->update_ns + together_ns + out->overhead_ns;
+    out->comm_s[MCP_COST_DATA] += seconds(together_ns);
+    for (int c = 0; c < p; c++) {
+        const struct mcp_sim_class *class = &steps->classes[c];
+        double *cost = out->stages[c].cost_s;
+        for (int i = 0; i < MCP_NUM_COSTS; i++) {
+            cost[i] += class->update_cost_s[i];
+            out->comm_s[i] += class->update_comm_s[i] / p;
+        }
+        cost[MCP_COST_DATA] += seconds(together_ns);
+        cost[MCP_COST_HOST] += seconds(out->overhead_ns);
+        cost[MCP_COST_BUBBLE] += seconds(out->end_ns + out->update_ns - class->update_ns);
+    }
+}
+
+static void summarise(struct mcp_sim_result *out)
+{
+    double busy = 0, exposed = 0, step = seconds(out->step_ns);
+    for (int c = 0; c < out->num_stages; c++) {
+        for (int i = 0; i < MCP_NUM_COSTS; i++)
+            out->cost_s[i] += out->stages[c].cost_s[i] / out->num_stages;
+        busy += out->stages[c].busy_s / out->num_stages;
+    }
+    for (int i = MCP_COST_TENSOR; i <= MCP_COST_DATA; i++)
+        exposed += out->cost_s[i];
+    out->bubble_frac = out->cost_s[MCP_COST_BUBBLE] / step;
+    out->bubble_over_ideal = busy > 0 ? out->cost_s[MCP_COST_BUBBLE] / busy : 0;
+    out->exposed_comm_frac = exposed / step;
+}
+
+static enum mcp_cost cost_of_waiting(const struct mcp_plan *plan)
+{
+    if (plan->tensor_parallel > 1)
+        return MCP_COST_TENSOR;
+    if (plan->context_parallel > 1)
+        return MCP_COST_CONTEXT;
+    return plan->expert_parallel > 1 ? MCP_COST_EXPERT : MCP_COST_DATA;
+}
+
+void mcp_sim_play_steps(struct mcp_arena *arena, const struct mcp_sim_steps *steps,
+                        const struct mcp_sim_options *options, struct mcp_sim_result *out)
+{
+    const struct mcp_program *program = steps->program;
+    struct play play = {.steps = steps, .program = program, .options = options};
+    memset(out, 0, sizeof *out);
+    play.weight = play.total_weight = out->num_cells = 1;
+    play.group_cost = cost_of_waiting(&program->plan);
+    play.unequal = options->noise > 0 || options->slow_rank >= 0;
+    play.out = out;
+    make_room(arena, &play);
+    if (play.unequal) {
+        play.cells = mcp_sim_cells_of(arena, &program->plan);
+        play.total_weight = mcp_plan_world(&program->plan) / program->num_classes;
+        out->num_cells = play.cells.num_cells;
+    }
+    for (play.cell = 0; play.cell < out->num_cells; play.cell++) {
+        if (play.unequal)
+            play.weight = play.cells.first[play.cell + 1] - play.cells.first[play.cell];
+        play_pipeline(&play);
+    }
+    finish(&play);
+    summarise(out);
+}
+
+void mcp_sim_play(struct mcp_arena *arena, const struct mcp_question *question,
+                  const struct mcp_program *program, const struct mcp_sim_options *options,
+                  struct mcp_sim_result *out)
+{
+    mcp_sim_play_steps(arena, mcp_sim_steps_new(arena, question, program), options, out);
+}

@@ -1,0 +1,145 @@
+/* tests/sim/test_sim.c: random plans play to what the planner says, and every
+ * difference has a name. */
+#include "sim/memory.h"
+#include "sim/sim.h"
+#include "tests/step/random_plan.h"
+#include "tests/step/setup.h"
+
+#include "core/mesh.h"
+#include "step/build.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+
+enum { NUM_PLANS = 500 };
+
+struct drawn {
+    struct random_plan random;
+    struct mcp_program program;
+    struct mcp_pricer *pricer;
+    struct mcp_prediction predicted;
+    struct mcp_sim_result result;
+    const char *says;
+};
+
+static void play(struct mcp_arena *arena, int seed, struct drawn *d)
+{
+    const struct mcp_sim_options options = mcp_sim_options_default();
+    random_plan_draw(arena, (uint64_t)seed, &d->random);
+    mcp_program_build(arena, &d->random.question, &d->random.plan, &d->program);
+    d->pricer = mcp_pricer_new(arena, &d->random.question);
+    mcp_estimate(d->pricer, &d->random.plan, &d->predicted);
+    mcp_sim_play(arena, &d->random.question, &d->program, &options, &d->result);
+    d->says = mcp_format(arena, "seed %d: %s", seed, random_plan_describe(arena, &d->random));
+}
+
+/* Accounts of every stage sum to the step. */
+static void expect_whole(const struct drawn *d)
+{
+    for (int s = 0; s < d->result.num_stages; s++) {
+        double sum = 0;
+        for (int i = 0; i < MCP_NUM_COSTS; i++)
+            sum += d->result.stages[s].cost_s[i];
+        cr_expect(epsilon_eq(dbl, sum / ((double)d->result.step_ns * 1e-9), 1, 1e-9), "%s",
+                  d->says);
+    }
+}
+
+/* What differs is data-parallel transfers: where they wait, and what waits for them. */
+static void expect_named(const struct drawn *d, double difference)
+{
+    for (int i = 0; i < MCP_COST_BUBBLE; i++) {
+        double change = d->result.cost_s[i] - d->predicted.cost_s[i];
+        if (i != MCP_COST_DATA && i != MCP_COST_PIPELINE)
+            cr_expect(lt(dbl, fabs(change), 1e-6 * d->predicted.iteration_s + 1e-8), "%s: %s %g",
+                      d->says, mcp_cost_names[i], change);
+    }
+    if (d->random.plan.zero_stage == 0 &&
+        mcp_group_size(&d->random.plan, MCP_DATA | MCP_CONTEXT) == 1)
+        cr_expect(lt(dbl, fabs(difference), 1e-9), "%s: nothing to differ in", d->says);
+}
+
+static void expect_memory(struct mcp_arena *arena, const struct drawn *d)
+{
+    for (int s = 0; s < d->result.num_stages; s++) {
+        struct mcp_sim_curve curve;
+        const struct mcp_stage_prediction *stage = &d->predicted.stages[s];
+        mcp_sim_memory(arena, d->pricer, &d->random.plan, &d->predicted, &d->result, s, &curve);
+        cr_expect(le(i64, llabs(curve.peak_bytes - mcp_memory_total(&stage->memory)), 1), "%s",
+                  d->says);
+        cr_expect(ge(i64, curve.peak_bytes, stage->static_bytes), "%s", d->says);
+        cr_expect(eq(i64, curve.moments[curve.count - 1].bytes, curve.static_bytes), "%s", d->says);
+        for (int i = 1; i < curve.count; i++)
+            cr_assert(ge(i64, curve.moments[i].time_ns, curve.moments[i - 1].time_ns));
+    }
+}
+
+Test(sim, plays_to_the_planners_price)
+{
+    int over_1_percent = 0;
+    for (int seed = 0; seed < NUM_PLANS; seed++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct drawn *d = MCP_NEW(arena, struct drawn);
+        play(arena, seed, d);
+        double difference = (double)d->result.step_ns * 1e-9 / d->predicted.iteration_s - 1;
+        over_1_percent += fabs(difference) > 0.01;
+        cr_expect(lt(dbl, fabs(difference), 0.05), "%s: %g", d->says, difference);
+        expect_whole(d);
+        expect_named(d, difference);
+        expect_memory(arena, d);
+        mcp_arena_free(arena);
+    }
+    cr_expect(le(int, over_1_percent, NUM_PLANS / 20), "%d plans differ by more than 1 %%",
+              over_1_percent);
+}
+
+/* The same question on faster links. */
+static int64_t step_ns_with_links(struct mcp_arena *arena, const struct drawn *d, double factor)
+{
+    struct mcp_cluster cluster = d->random.cluster;
+    struct mcp_question question = d->random.question;
+    const struct mcp_sim_options options = mcp_sim_options_default();
+    struct mcp_sim_result result;
+    for (int i = 0; i < cluster.num_tiers; i++)
+        cluster.tiers[i].bandwidth_bytes_per_s *= factor;
+    question.cluster = &cluster;
+    mcp_sim_play(arena, &question, &d->program, &options, &result);
+    return result.step_ns;
+}
+
+Test(sim, faster_links_never_slow_a_plan)
+{
+    for (int seed = 0; seed < NUM_PLANS / 5; seed++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct drawn *d = MCP_NEW(arena, struct drawn);
+        play(arena, seed, d);
+        if (mcp_cluster_num_pools(d->random.question.cluster) == 1) {
+            int64_t before = d->result.step_ns;
+            for (double factor = 1.5; factor < 20; factor *= 3) {
+                int64_t after = step_ns_with_links(arena, d, factor);
+                cr_expect(le(i64, after, before + d->result.events), "%s x %g", d->says, factor);
+                before = after;
+            }
+        }
+        mcp_arena_free(arena);
+    }
+}
+
+Test(sim, a_slow_rank_never_helps)
+{
+    for (int seed = 0; seed < NUM_PLANS / 5; seed++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct drawn *d = MCP_NEW(arena, struct drawn);
+        struct mcp_sim_options options = mcp_sim_options_default();
+        struct mcp_sim_result result;
+        play(arena, seed, d);
+        options.slow_rank = seed % mcp_plan_world(&d->random.plan);
+        mcp_sim_play(arena, &d->random.question, &d->program, &options, &result);
+        cr_expect(eq(i64, result.step_ns, d->result.step_ns), "%s: no slower than others", d->says);
+        options.slow_factor = 1.3;
+        mcp_sim_play(arena, &d->random.question, &d->program, &options, &result);
+        cr_expect(ge(i64, result.step_ns, d->result.step_ns), "%s", d->says);
+        mcp_arena_free(arena);
+    }
+}
