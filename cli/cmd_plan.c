@@ -73,24 +73,6 @@ static bool find_smallest(struct mcp_arena *arena, struct mcp_plan_view *view,
     return answer.has_smallest;
 }
 
-/* Other questions; not again a number of devices that is among the changes. */
-static void add_remedies(struct mcp_arena *arena, const struct mcp_search_options *options,
-                         struct mcp_plan_view *view)
-{
-    struct mcp_remedy found[MCP_MOST_REMEDIES];
-    int count = mcp_remedies(arena, view->question, view->space, options, found);
-    for (int i = 0; i < count; i++) {
-        bool known = false;
-        for (int k = 0; k < view->changes.count; k++)
-            known = known || (mcp_same(found[i].name, "gpus") &&
-                              view->changes.items[k].kind == MCP_CHANGE_GPUS &&
-                              mcp_plan_world(&view->changes.items[k].found.plan) ==
-                                  mcp_plan_world(&found[i].found.plan));
-        if (!known)
-            view->remedies[view->num_remedies++] = found[i];
-    }
-}
-
 static struct mcp_choice_options choice_options(const struct mcp_search_options *options, int top)
 {
     return (struct mcp_choice_options){.top = top,
@@ -189,8 +171,10 @@ static enum mcp_status explain(struct mcp_context *ctx, const struct mcp_search_
     }
     mcp_nearest_changes(ctx->arena, view->question, view->space, options, view->answer,
                         &view->changes);
-    if (rule == mcp_rule_memory && !view->predicts)
-        add_remedies(ctx->arena, options, view);
+    if (rule == mcp_rule_memory)
+        view->num_remedies =
+            mcp_remedies(ctx->arena, view->question, view->space, options,
+                         view->prediction->peak_memory_bytes, view->remedies);
     return MCP_OK;
 }
 

@@ -386,10 +386,12 @@ enum mcp_status mcp_plan_view_fail(struct mcp_arena *arena, const struct mcp_pla
     struct mcp_text text = mcp_text_new(arena);
     for (int i = 0; i < view->refusals.count; i++)
         mcp_text_add(&text, "%s%s", i > 0 ? "; " : "", view->refusals.items[i].text);
-    if (view->changes.count > 0)
-        mcp_text_add(&text, "; nearest change: %s", view->changes.items[0].text);
+    if (view->changes.count + view->num_remedies > 0)
+        mcp_text_add(&text, "; nearest change: %s",
+                     view->changes.count > 0 ? view->changes.items[0].text
+                                             : view->remedies[0].text);
     else if (view->priced && !view->predicts && !view->interrupted)
-        mcp_text_add(&text, "; %d times as many %ss do not help", 1 << MCP_MOST_GPU_DOUBLINGS,
+        mcp_text_add(&text, "; %d times as many %ss do not help", 1 << MCP_MOST_DOUBLINGS,
                      mcp_plan_device(view->question));
     return mcp_fail(err, MCP_INFEASIBLE, "%s", text.data);
 }

@@ -111,29 +111,6 @@ static void lift_rules(struct trial trial, const struct mcp_answer *answer)
     }
 }
 
-static void add_gpus(struct trial trial)
-{
-    struct mcp_found found;
-    struct mcp_cluster cluster = *trial.question->cluster;
-    struct mcp_question question = *trial.question;
-    int gpus = mcp_cluster_gpus(&cluster);
-    question.cluster = &cluster;
-    trial.question = &question;
-    trial.space.knobs[MCP_KNOB_DATA].given = false;
-    for (int i = 0; i < MCP_MOST_GPU_DOUBLINGS; i++) {
-        struct mcp_error unused;
-        if (gpus > MCP_MAX_GPUS / 2)
-            return;
-        gpus *= 2;
-        if (mcp_cluster_set_gpus(&cluster, gpus, &unused) != MCP_OK)
-            return;
-        if (try_it(&trial, &found)) {
-            add(trial.changes, MCP_CHANGE_GPUS, mcp_format(trial.arena, "%d GPUs", gpus), &found);
-            return;
-        }
-    }
-}
-
 void mcp_nearest_changes(struct mcp_arena *arena, const struct mcp_question *question,
                          const struct mcp_plan_space *space,
                          const struct mcp_search_options *options, const struct mcp_answer *answer,
@@ -151,6 +128,4 @@ void mcp_nearest_changes(struct mcp_arena *arena, const struct mcp_question *que
     for (int i = 0; i < MCP_NUM_KNOBS; i++)
         free_knob(trial, order[i]);
     lift_rules(trial, answer);
-    if (mcp_binding_rule(&answer->record) == mcp_rule_memory)
-        add_gpus(trial);
 }

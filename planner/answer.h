@@ -9,8 +9,7 @@
 enum mcp_change_kind {
     MCP_CHANGE_KNOB,   /* another value of one that was pinned or bounded */
     MCP_CHANGE_RULE,   /* one of the article's rules, or both, lifted */
-    MCP_CHANGE_METHOD, /* a search instead of the rule of thumb */
-    MCP_CHANGE_GPUS    /* more machines of the same kind */
+    MCP_CHANGE_METHOD  /* a search instead of the rule of thumb */
 };
 
 struct mcp_change {
@@ -18,7 +17,7 @@ struct mcp_change {
     const char *text;       /* "microbatch_size=2 instead of 8" */
     struct mcp_found found; /* the best plan then */
 };
-#define MCP_MAX_CHANGES (MCP_NUM_KNOBS + 3)
+#define MCP_MAX_CHANGES (MCP_NUM_KNOBS + 2)
 
 struct mcp_changes {
     int count;
@@ -36,10 +35,9 @@ bool mcp_least_illegal(struct mcp_arena *arena, const struct mcp_question *quest
                        const struct mcp_plan_space *space, struct mcp_plan *plan,
                        struct mcp_refusals *out);
 
-/* Changes after which a plan fits, one at a time: each pinned or bounded knob
- * freed, the rules lifted, and where memory binds, GPUs doubled until one fits.
- * `answer`: of that search, which found nothing. */
-enum { MCP_MOST_GPU_DOUBLINGS = 6 };
+/* Changes after which a plan fits, one at a time: each pinned or bounded knob freed, the
+ * rules lifted. `answer`: of that search, which found nothing. Other machines and jobs:
+ * mcp_remedies(). */
 void mcp_nearest_changes(struct mcp_arena *arena, const struct mcp_question *question,
                          const struct mcp_plan_space *space,
                          const struct mcp_search_options *options, const struct mcp_answer *answer,

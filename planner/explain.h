@@ -80,15 +80,15 @@ struct mcp_remedy {
     double value;     /* of what the name says */
     struct mcp_found found;
 };
-enum { MCP_MOST_REMEDIES = 4 };
+enum { MCP_MOST_REMEDIES = 4, MCP_MOST_DOUBLINGS = 6 };
 
 /* Other questions of which a plan fits, each changed in one thing and by as little as
- * searches find: memory of a device, to the GiB; sequence length and batch, halved
- * until one fits; devices, by up to eight sizes short of twice, then doubled. Returns
- * how many were found. */
+ * searches find: sequence length and batch, halved until one fits; devices, doubled until
+ * one fits, then by eighths of the last doubling; memory of a device, to the GiB.
+ * least_bytes: of the plan that needs least memory. Returns how many were found. */
 int mcp_remedies(struct mcp_arena *arena, const struct mcp_question *question,
                  const struct mcp_plan_space *space, const struct mcp_search_options *options,
-                 struct mcp_remedy out[MCP_MOST_REMEDIES]);
+                 int64_t least_bytes, struct mcp_remedy out[MCP_MOST_REMEDIES]);
 
 /* --- Memory, step by step (explain_memory.c) --- */
 

@@ -2,10 +2,11 @@
 #include "planner/explain.h"
 
 #include "core/units.h"
+#include "planner/answer.h"
 
 #include <math.h>
 
-enum { MOST_DOUBLINGS = 6, STEPS_TO_TWICE = 8 };
+enum { STEPS_TO_TWICE = 8 };
 
 /* A question that may be changed. */
 struct trial {
@@ -29,10 +30,15 @@ static void begin(struct trial *trial, struct mcp_arena *arena, const struct mcp
     trial->options.exhaustive = trial->options.smallest = false;
 }
 
+static void ask(struct trial *trial, struct mcp_answer *answer)
+{
+    mcp_search(trial->arena, &trial->question, &trial->space, &trial->options, answer);
+}
+
 static bool fits(struct trial *trial, struct mcp_found *found)
 {
     struct mcp_answer answer;
-    mcp_search(trial->arena, &trial->question, &trial->space, &trial->options, &answer);
+    ask(trial, &answer);
     if (answer.count > 0)
         *found = answer.found[0];
     return answer.count > 0;
@@ -48,30 +54,25 @@ static bool fits_with(struct trial *trial, const struct mcp_question *question, 
     return fits(trial, found);
 }
 
-/* What the plan that needs least would have to find, in whole GiB above `now`. */
-static int64_t guess_gib(struct trial *trial, int64_t now)
+/* What the plan that needs least has to find, in whole GiB above `now`. */
+static int64_t missing_gib(const struct trial *trial, int64_t now, int64_t least_bytes)
 {
     const int64_t gib = INT64_C(1) << 30;
-    struct mcp_answer answer;
-    struct mcp_search_options options = trial->options;
-    options.objective = MCP_OBJECTIVE_MEMORY;
-    options.smallest = true;
-    mcp_search(trial->arena, &trial->question, &trial->space, &options, &answer);
-    double bytes = (double)(answer.has_smallest ? answer.smallest.peak_memory_bytes : now);
-    double more = bytes / trial->job.memory_limit_frac - (double)now;
+    double more = (double)least_bytes / trial->job.memory_limit_frac - (double)now;
     return more > (double)gib ? (int64_t)ceil(more / (double)gib) : 1;
 }
 
 /* Memory: what the smallest plan needs; more until some plan fits, then less until none
  * does, then halved between. More never hurts. */
 static bool more_memory(struct trial *trial, const struct mcp_question *question,
-                        struct mcp_remedy *out)
+                        int64_t least_bytes, struct mcp_remedy *out)
 {
     const int64_t gib = INT64_C(1) << 30;
-    int64_t now = question->cluster->gpu.memory_bytes, low = 0, high = guess_gib(trial, now);
+    int64_t now = question->cluster->gpu.memory_bytes, low = 0;
+    int64_t high = missing_gib(trial, now, least_bytes);
     struct mcp_found found;
     for (int i = 0; !fits_with(trial, question, high * gib, &out->found); i++) {
-        if (i == MOST_DOUBLINGS)
+        if (i == MCP_MOST_DOUBLINGS)
             return false;
         low = high;
         high *= 2;
@@ -91,25 +92,55 @@ static bool more_memory(struct trial *trial, const struct mcp_question *question
     return true;
 }
 
-/* Halved until a plan fits; odd numbers have no half. */
-static bool halve(struct trial *trial, const char *name, int64_t *value, struct mcp_remedy *out)
+/* Times that `*value` can be halved so that the question can still be asked. */
+static int most_halvings(const struct trial *trial, int64_t *value)
 {
     int64_t now = *value;
     struct mcp_error unused;
-    for (int i = 0; i < MOST_DOUBLINGS && *value % 2 == 0; i++) {
+    int most = 0;
+    while (most < MCP_MOST_DOUBLINGS && *value % 2 == 0) {
         *value /= 2;
         if (mcp_space_check(&trial->question, &trial->space, &unused) != MCP_OK)
-            return false;
-        if (!fits(trial, &out->found))
-            continue;
-        out->name = name;
-        out->value = (double)*value;
-        out->text =
-            mcp_format(trial->arena, "%s=%s instead of %s", name,
-                       mcp_show_integer(trial->arena, *value), mcp_show_integer(trial->arena, now));
-        return true;
+            break;
+        most++;
     }
-    return false;
+    *value = now;
+    return most;
+}
+
+/* The first half, quarter ... of `now` of which a plan fits, 0 when none. Where memory
+ * refuses the last of them, it refuses all. */
+static int64_t find_half(struct trial *trial, int64_t *value, struct mcp_found *found)
+{
+    struct mcp_answer last;
+    int64_t now = *value;
+    int most = most_halvings(trial, value);
+    *value = now >> most;
+    if (most > 0)
+        ask(trial, &last);
+    if (most == 0 || (last.count == 0 && mcp_binding_rule(&last.record) == mcp_rule_memory))
+        return 0;
+    for (int i = 1; i < most; i++) {
+        *value = now >> i;
+        if (fits(trial, found))
+            return *value;
+    }
+    if (last.count > 0)
+        *found = last.found[0];
+    return last.count > 0 ? now >> most : 0;
+}
+
+static bool halve(struct trial *trial, const char *name, int64_t *value, struct mcp_remedy *out)
+{
+    int64_t now = *value, half = find_half(trial, value, &out->found);
+    if (half == 0)
+        return false;
+    out->name = name;
+    out->value = (double)half;
+    out->text = mcp_format(trial->arena, "%s=%s instead of %s", name,
+                           mcp_show_integer(trial->arena, half),
+                           mcp_show_integer(trial->arena, now));
+    return true;
 }
 
 static bool try_nodes(struct trial *trial, int64_t nodes, struct mcp_found *found)
@@ -120,31 +151,37 @@ static bool try_nodes(struct trial *trial, int64_t nodes, struct mcp_found *foun
            mcp_cluster_set_gpus(trial->pools, (int)gpus, &unused) == MCP_OK && fits(trial, found);
 }
 
+/* Between `few` nodes, which do not do, and twice as many, which do. */
+static int64_t fewer_nodes(struct trial *trial, int64_t few, struct mcp_found *found)
+{
+    int64_t last = few;
+    for (int step = 1; step < STEPS_TO_TWICE; step++) {
+        int64_t nodes = few + (few * step + STEPS_TO_TWICE - 1) / STEPS_TO_TWICE;
+        if (nodes != last && nodes < 2 * few && try_nodes(trial, nodes, found))
+            return nodes;
+        last = nodes;
+    }
+    return 2 * few;
+}
+
 static bool more_nodes(struct trial *trial, struct mcp_remedy *out)
 {
-    int64_t now = trial->pools->num_nodes, before = mcp_cluster_gpus(trial->pools);
+    int64_t few = trial->pools->num_nodes, before = mcp_cluster_gpus(trial->pools);
+    int64_t each = trial->pools->gpus_per_node;
     trial->space.knobs[MCP_KNOB_DATA].given = false;
-    for (int i = 0; i < MOST_DOUBLINGS; i++, now *= 2) {
-        int64_t last = now;
-        for (int step = 1; step <= STEPS_TO_TWICE; step++) {
-            int64_t nodes = now + (now * step + STEPS_TO_TWICE - 1) / STEPS_TO_TWICE;
-            if (nodes == last || !try_nodes(trial, nodes, &out->found)) {
-                last = nodes;
-                continue;
-            }
-            out->name = "gpus";
-            out->value = mcp_cluster_gpus(trial->pools);
-            out->text = mcp_format(trial->arena, "gpus=%.0f instead of %lld", out->value,
-                                   (long long)before);
-            return true;
-        }
-    }
-    return false;
+    for (int i = 1; !try_nodes(trial, 2 * few, &out->found); i++, few *= 2)
+        if (i == MCP_MOST_DOUBLINGS)
+            return false;
+    out->name = "gpus";
+    out->value = (double)(fewer_nodes(trial, few, &out->found) * each);
+    out->text = mcp_format(trial->arena, "gpus=%.0f instead of %lld", out->value,
+                           (long long)before);
+    return true;
 }
 
 int mcp_remedies(struct mcp_arena *arena, const struct mcp_question *question,
                  const struct mcp_plan_space *space, const struct mcp_search_options *options,
-                 struct mcp_remedy out[MCP_MOST_REMEDIES])
+                 int64_t least_bytes, struct mcp_remedy out[MCP_MOST_REMEDIES])
 {
     int count = 0;
     struct trial trial;
@@ -155,6 +192,6 @@ int mcp_remedies(struct mcp_arena *arena, const struct mcp_question *question,
     begin(&trial, arena, question, space, options);
     count += more_nodes(&trial, &out[count]);
     begin(&trial, arena, question, space, options);
-    count += more_memory(&trial, question, &out[count]);
+    count += more_memory(&trial, question, least_bytes, &out[count]);
     return count;
 }

@@ -71,11 +71,9 @@ static bool reaches(const struct mcp_look *look, const struct mcp_floor *floor)
 }
 
 /* What refutes the tuple within the GPUs' memory. */
-static const char *refute(const struct mcp_look *look, struct mcp_floor *floor)
+static const char *refute(const struct mcp_look *look, const struct mcp_floor *floor)
 {
-    if (look->search->unlimited)
-        mcp_floor_limit(floor, look->search->question, INT64_MAX / 2);
-    return mcp_floor_refute(floor);
+    return look->search->unlimited ? NULL : mcp_floor_refute(floor);
 }
 
 /* Is it at best heavier than what there is? */
@@ -93,16 +91,19 @@ static bool survives(struct mcp_look *look, const struct mcp_plan *plan, struct 
     struct mcp_floor floor;
     struct mcp_pricer *pricer = look->desk->pricer;
     const bool *recompute = look->search->recompute;
-    mcp_floor_load(pricer, plan, recompute, MCP_FLOOR_STEP, &floor);
-    if (!reaches(look, &floor))
-        return false;
+    if (look->cutoff_ns < INT64_MAX) {
+        mcp_floor_load(pricer, plan, recompute, MCP_FLOOR_STEP, &floor);
+        if (!reaches(look, &floor))
+            return false;
+    }
     mcp_floor_load(pricer, plan, recompute, MCP_FLOOR_ALL, &floor);
     tuple->refuted = refute(look, &floor);
     if (tuple->refuted != NULL)
         tuple->state = MCP_TUPLE_REFUTED;
     if (tuple->refuted != NULL || !reaches(look, &floor))
         return false;
-    tuple->bound_ns = mcp_floor_ns(&floor);
+    if (look->search->objective != MCP_OBJECTIVE_MEMORY) /* which never splits */
+        tuple->bound_ns = mcp_floor_ns(&floor);
     return !too_heavy(look, &floor);
 }
 
@@ -152,15 +153,25 @@ static bool order_reaches(const struct mcp_look *look, const struct mcp_family *
 }
 
 /* A mixed cluster has more variants than bits, but one rank order. */
-static bool is_refuted(const struct mcp_family *family, int variant)
+static bool has_bit(unsigned bits, int variant)
 {
-    return variant < 32 && (family->refuted >> variant & 1) != 0;
+    return variant < 32 && (bits >> variant & 1) != 0;
 }
 
-static void set_refuted(struct mcp_family *family, int variant)
+static void set_bit(unsigned *bits, int variant)
 {
     if (variant < 32)
-        family->refuted |= 1u << variant;
+        *bits |= 1u << variant;
+}
+
+/* What memory alone settled is settled for all rank orders. */
+static void keep_for_orders(const struct mcp_look *look, struct mcp_family *family, int variant,
+                            const struct mcp_tuple *tuple)
+{
+    if (tuple->state == MCP_TUPLE_REFUTED)
+        set_bit(&family->refuted, variant); /* and counted */
+    else if (look->search->objective == MCP_OBJECTIVE_MEMORY)
+        set_bit(&family->heavy, variant);
 }
 
 void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
@@ -174,14 +185,14 @@ void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
         struct mcp_tuple *tuple = &out[i];
         *tuple = (struct mcp_tuple){.state = MCP_TUPLE_BOUNDED, .layout = family->layout};
         tuple->index = mcp_family_index(lot, family, i * orders + order);
-        if (order > 0 && is_refuted(family, i))
+        if (order > 0 && has_bit(family->refuted, i))
             tuple->state = MCP_TUPLE_COUNTED;
-        if (!any || tuple->state == MCP_TUPLE_COUNTED)
+        if (!any || tuple->state == MCP_TUPLE_COUNTED || (order > 0 && has_bit(family->heavy, i)))
             continue;
         mcp_choices_plan(&lot->choices, tuple->index, &plan);
         if (!survives(look, &plan, tuple)) {
-            if (tuple->state == MCP_TUPLE_REFUTED && order == 0)
-                set_refuted(family, i); /* and counted, for all orders */
+            if (order == 0)
+                keep_for_orders(look, family, i, tuple);
             continue;
         }
         tuple->state = MCP_TUPLE_OPEN;

@@ -22,6 +22,7 @@ struct mcp_family {
     double bound; /* loose: nanoseconds, or bytes where they are the objective */
     const struct mcp_loose_price *loose; /* NULL: nothing is known */
     unsigned refuted; /* variants of the first rank order, bit by bit: the same in all orders */
+    unsigned heavy;   /* likewise, those that need more memory than the best, where it counts */
     bool reached;     /* within the bar on the near machine, when it was looked into */
     int layout;
     int first; /* of its tuples, over all choices but ZeRO, placement and rank order */

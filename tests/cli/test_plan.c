@@ -95,7 +95,7 @@ ParameterizedTestParameters(plan, says)
         {"too large",
          "--model llama-3.1-405b --cluster dgx-h100 --global-batch-size 64",
          6,
-         {"no plan: the smallest plan needs", "GiB more than", "nearest change: 128 GPUs"}},
+         {"no plan: the smallest plan needs", "GiB more than", "nearest change: gpus=128 instead of 8"}},
         {"everything pinned that does not fit is predicted",
          "--model llama-3.1-405b --cluster dgx-h100 --global-batch-size 64 --tensor-parallel 8 "
          "--microbatch-size 1 --zero-stage 0 --recompute full",

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct mcp_search_options options = {.top = 6, .num_threads = 2};
+static const struct mcp_search_options options = {.top = 6, .num_threads = 1};
 
 static void check_sums(const struct mcp_prediction *from, const struct mcp_prediction *to)
 {
@@ -189,10 +189,13 @@ Test(explain, remedies)
     struct mcp_answer answer;
     struct mcp_remedy list[MCP_MOST_REMEDIES];
     struct mcp_plan_space space = mcp_space_default();
+    struct mcp_search_options smallest = options;
+    smallest.smallest = true;
     load_question(&l, "llama-3.1-70b", "dgx-h100:1", 64, 4096);
-    mcp_search(l.arena, &l.question, &space, &options, &answer);
+    mcp_search(l.arena, &l.question, &space, &smallest, &answer);
     cr_assert(eq(int, answer.count, 0));
-    int count = mcp_remedies(l.arena, &l.question, &space, &options, list);
+    int count = mcp_remedies(l.arena, &l.question, &space, &options,
+                             answer.smallest.peak_memory_bytes, list);
     cr_expect(remedy(list, count, "sequence_length") == NULL, "weights alone are too much");
     const struct mcp_remedy *gpus = remedy(list, count, "gpus");
     cr_assert(gpus != NULL);
@@ -219,7 +222,7 @@ Test(explain, shorter_sequences)
     mcp_space_pin(&space, MCP_KNOB_RECOMPUTE, MCP_RECOMPUTE_NONE);
     mcp_search(l.arena, &l.question, &space, &options, &answer);
     cr_assert(eq(int, answer.count, 0));
-    int count = mcp_remedies(l.arena, &l.question, &space, &options, list);
+    int count = mcp_remedies(l.arena, &l.question, &space, &options, 1, list);
     const struct mcp_remedy *shorter = remedy(list, count, "sequence_length");
     cr_assert(shorter != NULL);
     l.job.sequence_length = 2 * (int64_t)shorter->value;
