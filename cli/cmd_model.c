@@ -1,9 +1,12 @@
 /* cli/cmd_model.c: mcpplan model: what a model weighs and costs, before any plan. */
 #include "cli/commands.h"
+#include "cli/diff.h"
+#include "cli/model_picture.h"
 #include "core/model.h"
 #include "core/precision.h"
 #include "core/preset.h"
 #include "core/units.h"
+#include "reports/bars.h"
 #include "reports/table.h"
 
 #define DEFAULT_SEQUENCE_LENGTH 4096
@@ -228,22 +231,26 @@ static void write_kinds(struct mcp_context *ctx, const struct mcp_model *model,
 static void write_parts(struct mcp_context *ctx, const struct mcp_model *model,
                         struct mcp_text *out)
 {
-    static const struct mcp_column columns[] = {
-        {"part", "", MCP_LEFT}, {"parameters", "", MCP_RIGHT}, {"share", "%", MCP_RIGHT}};
-    struct mcp_table *table = mcp_table_new(ctx->arena, columns, (int)MCP_COUNT_OF(columns));
     struct part parts[NUM_PARTS];
+    struct mcp_bar bars[NUM_PARTS];
     const struct mcp_parameters count = mcp_model_parameters(model);
     const int64_t total = mcp_parameters_total(&count);
+    int shown = 0;
     list_parts(&count, parts);
     for (int i = 0; i < NUM_PARTS; i++) {
         if (parts[i].parameters == 0)
             continue;
-        mcp_table_cell(table, "%s", parts[i].label);
-        mcp_table_cell(table, "%s", mcp_show_integer(ctx->arena, parts[i].parameters));
-        mcp_table_cell(table, "%.2f", 100.0 * (double)parts[i].parameters / (double)total);
+        const double share = 100.0 * (double)parts[i].parameters / (double)total;
+        bars[shown++] = (struct mcp_bar){
+            .label = parts[i].label,
+            .value = (double)parts[i].parameters,
+            .text = mcp_format(ctx->arena, "%17s %6.2f %%",
+                               mcp_show_integer(ctx->arena, parts[i].parameters), share),
+            .color = MCP_BLUE,
+        };
     }
     mcp_heading(out, &ctx->style, "Parameters by part");
-    mcp_table_write(table, MCP_SKIN_TERMINAL, &ctx->style, out);
+    mcp_bars_write(out, &ctx->style, bars, shown, (double)total);
 }
 
 static void write_bytes(struct mcp_context *ctx, const struct mcp_model *model,
@@ -270,6 +277,7 @@ static enum mcp_status show_model(struct mcp_context *ctx, const struct mcp_mode
     write_head(ctx, model, sequence_length, &text);
     write_kinds(ctx, model, sequence_length, &text);
     write_parts(ctx, model, &text);
+    mcp_model_picture(ctx, model, sequence_length, &text);
     write_bytes(ctx, model, &text);
     if (model->ignored[0] != '\0')
         mcp_note("keys without effect on a plan: %s", model->ignored);
@@ -326,12 +334,39 @@ static enum mcp_status check_length(const struct mcp_model *model, int64_t seque
                     (long long)sequence_length, model->max_sequence_length, model->name);
 }
 
+/* A model as --sequence-length says; 0: not at all. */
+static enum mcp_status load_model(struct mcp_context *ctx, const char *name,
+                                  int64_t *sequence_length, struct mcp_model *model)
+{
+    MCP_TRY(mcp_model_load(ctx->arena, name, model, &ctx->err));
+    if (*sequence_length == 0)
+        *sequence_length = default_sequence_length(model);
+    return check_length(model, *sequence_length, &ctx->err);
+}
+
+static enum mcp_status show_difference(struct mcp_context *ctx, int64_t sequence_length)
+{
+    static const char *const ignored[] = {"schema", "source", "note", NULL};
+    struct mcp_differences differences = {.arena = ctx->arena, .ignored = ignored};
+    struct mcp_json *json[2];
+    for (int i = 0; i < 2; i++) {
+        struct mcp_model model;
+        int64_t length = sequence_length;
+        MCP_TRY(load_model(ctx, ctx->operands[i], &length, &model));
+        json[i] = model_json(ctx->arena, &model, length);
+    }
+    mcp_diff(&differences, json[0], json[1]);
+    return mcp_diff_show(ctx, &differences, ctx->operands[0], ctx->operands[1]);
+}
+
 enum mcp_status mcp_cmd_model(struct mcp_context *ctx, int argc, char **argv)
 {
     int64_t sequence_length = 0;
+    bool diff = false;
     const struct mcp_option options[] = {
         {"sequence-length", MCP_OPT_COUNT64, &sequence_length,
          "tokens in a sequence, for the FLOPs (default: 4096, or the model's limit if less)"},
+        {"diff", MCP_OPT_FLAG, &diff, "what differs between two; exit 1 if anything does"},
     };
     const struct mcp_usage usage = {
         .command = "model",
@@ -343,20 +378,25 @@ enum mcp_status mcp_cmd_model(struct mcp_context *ctx, int argc, char **argv)
             "it the presets are listed. Parameters count every trained weight once, "
             "without multi-token prediction modules. FLOPs count causal attention half "
             "and include the output head and multi-token prediction modules.",
-        .max_operands = 1,
+        .max_operands = 2,
         .options = options,
         .num_options = MCP_COUNT_OF(options),
         .examples = "mcpplan model llama-3.1-8b --sequence-length 8192\n"
-                    "mcpplan model ./config.json --json\n",
+                    "mcpplan model ./config.json --json\n"
+                    "mcpplan model --diff llama-3.1-8b ./config.json\n",
     };
     struct mcp_model model;
     if (!mcp_options_parse(ctx, &usage, argc, argv))
         return ctx->status;
+    if (diff ? ctx->num_operands != 2 : ctx->num_operands > 1)
+        return mcp_fail(&ctx->err, MCP_USAGE,
+                        diff ? "model --diff compares two models, not %d"
+                             : "model shows one model, not %d; --diff compares two",
+                        ctx->num_operands);
+    if (diff)
+        return show_difference(ctx, sequence_length);
     if (ctx->num_operands == 0)
         return list_presets(ctx);
-    MCP_TRY(mcp_model_load(ctx->arena, ctx->operands[0], &model, &ctx->err));
-    if (sequence_length == 0)
-        sequence_length = default_sequence_length(&model);
-    MCP_TRY(check_length(&model, sequence_length, &ctx->err));
+    MCP_TRY(load_model(ctx, ctx->operands[0], &sequence_length, &model));
     return show_model(ctx, &model, sequence_length);
 }

@@ -117,11 +117,11 @@ void mcp_bars_write(struct mcp_text *out, const struct mcp_style *style, const s
     }
 }
 
-static const char *fill_of(struct mcp_text *out, const struct mcp_style *style, int part)
+const char *mcp_stacked_fill(struct mcp_arena *arena, const struct mcp_style *style, int part)
 {
     int i = part % NUM_FILLS;
     const char *cell = style->unicode ? fills[style->color ? 0 : i] : ascii_fills[i];
-    return mcp_paint(out->arena, style, palette[i], cell);
+    return mcp_paint(arena, style, palette[i], cell);
 }
 
 /* Part with the largest claim on one more cell: its value less what it has. */
@@ -160,7 +160,7 @@ void mcp_stacked_line(struct mcp_text *out, const struct mcp_style *style,
     int filled = steps_of(sum, scale, over ? cells - 1 : cells);
     int *shares = share_cells(out->arena, parts, count, scale / cells, filled);
     for (int i = 0; i < count; i++)
-        repeat(out, fill_of(out, style, i), shares[i]);
+        repeat(out, mcp_stacked_fill(out->arena, style, i), shares[i]);
     const char *dot = mcp_paint(out->arena, style, MCP_DIM, style->unicode ? "·" : ".");
     if (over)
         mcp_text_add(out, "%s", mcp_paint(out->arena, style, MCP_RED, ">"));
@@ -177,7 +177,7 @@ void mcp_stacked_legend(struct mcp_text *out, const struct mcp_style *style,
     for (int i = 0; i < count; i++) {
         if (drawn(parts[i].value) <= 0)
             continue;
-        mcp_text_add(out, "%*s%s ", INDENT, "", fill_of(out, style, i));
+        mcp_text_add(out, "%*s%s ", INDENT, "", mcp_stacked_fill(out->arena, style, i));
         put_padded(out, parts[i].label, labels);
         mcp_text_add(out, "%*s%s  %5.1f %%\n", GAP + texts - mcp_display_width(parts[i].text), "",
                      parts[i].text, 100 * parts[i].value / whole);

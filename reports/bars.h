@@ -38,6 +38,9 @@ void mcp_stacked_line(struct mcp_text *out, const struct mcp_style *style,
 void mcp_stacked_legend(struct mcp_text *out, const struct mcp_style *style,
                         const struct mcp_bar *parts, int count, double full);
 
+/* One cell of part `part` of a stacked bar, for tables that explain it. */
+const char *mcp_stacked_fill(struct mcp_arena *arena, const struct mcp_style *style, int part);
+
 /* Lowest to highest value on one line of `count` characters. */
 void mcp_sparkline(struct mcp_text *out, const struct mcp_style *style, const double *values,
                    int count);
