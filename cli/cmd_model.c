@@ -388,11 +388,13 @@ enum mcp_status mcp_cmd_model(struct mcp_context *ctx, int argc, char **argv)
     struct mcp_model model;
     if (!mcp_options_parse(ctx, &usage, argc, argv))
         return ctx->status;
-    if (diff ? ctx->num_operands != 2 : ctx->num_operands > 1)
-        return mcp_fail(&ctx->err, MCP_USAGE,
-                        diff ? "model --diff compares two models, not %d"
-                             : "model shows one model, not %d; --diff compares two",
+    if (diff && ctx->num_operands != 2)
+        return mcp_fail(&ctx->err, MCP_USAGE, "model --diff compares two models, not %d",
                         ctx->num_operands);
+    if (!diff && ctx->num_operands > 1)
+        return mcp_fail(&ctx->err, MCP_USAGE,
+                        "unexpected argument '%s': model shows one, --diff compares two",
+                        mcp_shown(ctx->arena, ctx->operands[1]));
     if (diff)
         return show_difference(ctx, sequence_length);
     if (ctx->num_operands == 0)

@@ -80,12 +80,12 @@ static bool is_within(const struct grouping *g, enum level inner, enum level out
     return true;
 }
 
-/* A NIC is in the island that all of its socket is in. */
-static void adopt_nics(struct grouping *g)
+/* A NIC is in the island of the GPUs of its socket, or of its switch. */
+static void adopt_nics(struct grouping *g, enum level level)
 {
     for (int nic = g->node->num_gpus; nic < g->devices; nic++)
         for (int gpu = 0; gpu < g->node->num_gpus; gpu++)
-            if (g->group[LEVEL_SOCKET][gpu] == g->group[LEVEL_SOCKET][nic])
+            if (g->group[level][gpu] == g->group[level][nic])
                 g->group[LEVEL_ISLAND][nic] = g->group[LEVEL_ISLAND][gpu];
 }
 
@@ -103,14 +103,15 @@ static void order_levels(struct grouping *g)
     static const enum level between[] = {LEVEL_SOCKET, LEVEL_ISLAND, LEVEL_SWITCH};
     static const enum level inside[] = {LEVEL_SOCKET, LEVEL_SWITCH, LEVEL_ISLAND};
     static const enum level crossing[] = {LEVEL_SOCKET, LEVEL_SWITCH};
-    if (is_within(g, LEVEL_SOCKET, LEVEL_ISLAND)) {
-        adopt_nics(g);
-        set_order(g, around, 3);
-    } else if (!is_within(g, LEVEL_ISLAND, LEVEL_SOCKET)) {
-        set_order(g, crossing, 2);
+    if (!is_within(g, LEVEL_ISLAND, LEVEL_SOCKET)) {
+        bool nests = is_within(g, LEVEL_SOCKET, LEVEL_ISLAND);
+        if (nests)
+            adopt_nics(g, LEVEL_SOCKET);
+        set_order(g, nests ? around : crossing, nests ? 3 : 2);
     } else if (is_within(g, LEVEL_ISLAND, LEVEL_SWITCH)) {
         set_order(g, inside, 3);
     } else if (is_within(g, LEVEL_SWITCH, LEVEL_ISLAND)) {
+        adopt_nics(g, LEVEL_SWITCH);
         set_order(g, between, 3);
     } else {
         set_order(g, crossing, 2);
@@ -268,15 +269,15 @@ static void fill(const struct grouping *g, int depth, const bool *in, struct mcp
 /* One island of all GPUs needs no box of its own: it joins what is in the machine's. */
 static void lift_island(struct grouping *g, const bool *all, struct mcp_part *part)
 {
+    int kept = 0;
     for (int i = 1; i < g->node->num_gpus; i++)
         if (g->group[LEVEL_ISLAND][i] != g->group[LEVEL_ISLAND][0])
             return;
     part->bus = island_links(g, all);
-    if (part->bus != NULL && g->order[0] == LEVEL_ISLAND) {
-        g->order[0] = g->order[1];
-        g->order[1] = g->order[2];
-        g->num_levels--;
-    }
+    for (int i = 0; i < g->num_levels; i++)
+        if (g->order[i] != LEVEL_ISLAND)
+            g->order[kept++] = g->order[i];
+    g->num_levels = kept;
 }
 
 static const char *node_title(struct mcp_arena *arena, const struct mcp_node *node)
@@ -307,10 +308,11 @@ struct mcp_part *mcp_picture_node(struct mcp_arena *arena, const struct mcp_node
     for (int level = 0; level < NUM_LEVELS; level++)
         group_level(&g, (enum level)level);
     order_levels(&g);
+    bool crosses = g.num_levels < NUM_LEVELS;
     if (node->num_gpus > 1)
         lift_island(&g, all, part);
     fill(&g, 0, all, part);
-    if (g.order[g.num_levels - 1] == LEVEL_SWITCH && g.num_levels == 2 && part->bus == NULL)
+    if (crosses)
         part->detail = "NVLink islands cross the NUMA nodes; they are listed below";
     return part;
 }
