@@ -13,6 +13,7 @@
 #define MCP_VERSION "0.1.0"
 
 enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv);
+enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv);
 enum mcp_status mcp_cmd_model(struct mcp_context *ctx, int argc, char **argv);
 enum mcp_status mcp_cmd_topo(struct mcp_context *ctx, int argc, char **argv);
 enum mcp_status mcp_cmd_validate(struct mcp_context *ctx, int argc, char **argv);

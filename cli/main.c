@@ -11,6 +11,7 @@ struct command {
 
 static const struct command commands[] = {
     {"plan", mcp_cmd_plan},
+    {"sim", mcp_cmd_sim},
     {"model", mcp_cmd_model},
     {"topo", mcp_cmd_topo},
     {"validate", mcp_cmd_validate},

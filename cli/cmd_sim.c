@@ -1,0 +1,261 @@
+/* cli/cmd_sim.c: mcpplan sim: play a plan in virtual time and show it. */
+#include "cli/commands.h"
+#include "cli/sim_view.h"
+#include "step/build.h"
+#include "step/verify.h"
+
+#include <math.h>
+#include <string.h>
+
+struct sim_args {
+    double noise;
+    int64_t seed;
+    const char *slow_rank, *slow_link;
+};
+
+/* A plan with all that it was made for. */
+struct sim_input {
+    struct mcp_model model;
+    struct mcp_cluster cluster;
+    struct mcp_job job;
+    struct mcp_stack stack;
+    struct mcp_question question;
+    struct mcp_plan plan;
+    struct mcp_program program;
+};
+
+static enum mcp_status read_question(struct mcp_context *ctx, struct mcp_json *json,
+                                     struct sim_input *in)
+{
+    struct mcp_json *part;
+    MCP_TRY(mcp_json_object(json, "model", &part, &ctx->err));
+    MCP_TRY(mcp_model_from_json(ctx->arena, part, &in->model, &ctx->err));
+    MCP_TRY(mcp_json_object(json, "cluster", &part, &ctx->err));
+    MCP_TRY(mcp_cluster_from_json(ctx->arena, part, &in->cluster, &ctx->err));
+    MCP_TRY(mcp_json_object(json, "job", &part, &ctx->err));
+    MCP_TRY(mcp_job_from_json(ctx->arena, part, &in->job, &ctx->err));
+    MCP_TRY(mcp_json_object(json, "stack", &part, &ctx->err));
+    MCP_TRY(mcp_stack_from_json(ctx->arena, part, &in->stack, &ctx->err));
+    in->question = (struct mcp_question){&in->model, &in->cluster, &in->job, &in->stack};
+    return mcp_job_check(&in->job, &ctx->err);
+}
+
+/* Loaded, legal, built and verified. */
+static enum mcp_status read_plan(struct mcp_context *ctx, const char *path, struct sim_input *in)
+{
+    struct mcp_json *json;
+    const char *schema = "";
+    struct mcp_refusals refusals = {0};
+    MCP_TRY(mcp_json_read(ctx->arena, path, &json, &ctx->err));
+    MCP_TRY(mcp_json_string(json, "schema", &schema, &ctx->err));
+    if (!mcp_same(schema, "mcpplan.plan/1"))
+        return mcp_json_fail(json, &ctx->err, "schema is \"%s\"; sim plays \"mcpplan.plan/1\"",
+                             mcp_shown(ctx->arena, schema));
+    MCP_TRY(read_question(ctx, json, in));
+    MCP_TRY(mcp_plan_from_json(ctx->arena, json, &in->plan, &ctx->err));
+    if (!mcp_legal(ctx->arena, &in->question, &in->plan, &refusals))
+        return mcp_fail(&ctx->err, MCP_INVALID, "%s: %s", mcp_shown(ctx->arena, path),
+                        refusals.items[0].text);
+    mcp_program_build(ctx->arena, &in->question, &in->plan, &in->program);
+    return mcp_program_verify(ctx->arena, &in->program, &ctx->err);
+}
+
+/* "NAME:FACTOR" with a factor of 1 or more. */
+static enum mcp_status read_factor(struct mcp_context *ctx, const char *option, const char *text,
+                                   const char **name, double *factor)
+{
+    const char *colon = strrchr(text, ':');
+    if (colon == NULL || colon == text || !mcp_parse_double(colon + 1, factor) || *factor < 1)
+        return mcp_fail(&ctx->err, MCP_USAGE,
+                        "--%s %s: not of the form NAME:FACTOR with a factor of 1 or more", option,
+                        mcp_shown(ctx->arena, text));
+    *name = mcp_strndup(ctx->arena, text, (size_t)(colon - text));
+    return MCP_OK;
+}
+
+static enum mcp_status apply_slow_rank(struct mcp_context *ctx, const struct sim_args *args,
+                                       const struct sim_input *in, struct mcp_sim_options *options)
+{
+    const char *name;
+    int64_t rank;
+    if (args->slow_rank == NULL)
+        return MCP_OK;
+    MCP_TRY(read_factor(ctx, "slow-rank", args->slow_rank, &name, &options->slow_factor));
+    int world = mcp_plan_world(&in->plan);
+    if (!mcp_parse_int64(name, &rank) || rank < 0 || rank >= world)
+        return mcp_fail(&ctx->err, MCP_USAGE, "--slow-rank %s: ranks of the plan are 0 to %d",
+                        mcp_shown(ctx->arena, args->slow_rank), world - 1);
+    options->slow_rank = (int)rank;
+    return MCP_OK;
+}
+
+/* Every link of the tier, in all pools that have one of that name. */
+static bool slow_tiers(struct mcp_cluster *cluster, const char *name, double factor,
+                       const char *names[MCP_MAX_TIERS], int *num_names)
+{
+    bool found = false;
+    for (int i = 0; i < cluster->num_tiers; i++) {
+        if (*num_names < MCP_MAX_TIERS)
+            names[(*num_names)++] = cluster->tiers[i].name;
+        if (!mcp_same(cluster->tiers[i].name, name))
+            continue;
+        cluster->tiers[i].bandwidth_bytes_per_s /= factor;
+        found = true;
+    }
+    return found;
+}
+
+static enum mcp_status apply_slow_link(struct mcp_context *ctx, const struct sim_args *args,
+                                       struct mcp_cluster *cluster)
+{
+    const char *name, *names[MCP_MAX_TIERS];
+    double factor;
+    int num_names = 0;
+    bool found = false;
+    if (args->slow_link == NULL)
+        return MCP_OK;
+    MCP_TRY(read_factor(ctx, "slow-link", args->slow_link, &name, &factor));
+    for (struct mcp_cluster *pool = cluster; pool != NULL;) {
+        found = slow_tiers(pool, name, factor, names, &num_names) || found;
+        if (pool->next == NULL)
+            break;
+        struct mcp_cluster *next = MCP_NEW(ctx->arena, struct mcp_cluster);
+        *next = *pool->next;
+        pool->next = next;
+        pool = next;
+    }
+    const struct mcp_choice tiers = {-1, names, num_names};
+    return found ? MCP_OK
+                 : mcp_fail(&ctx->err, MCP_USAGE, "--slow-link %s: the cluster's tiers are %s",
+                            mcp_shown(ctx->arena, args->slow_link),
+                            mcp_choice_names(ctx->arena, &tiers));
+}
+
+/* --- why it is not what the planner says --- */
+
+static void add_term(struct mcp_sim_view *view, const char *name, const char *why, double seconds)
+{
+    view->terms[view->num_terms++] = (struct mcp_sim_term){name, why, seconds};
+}
+
+/* The step without what was asked for beside it, so that each has its own cost. */
+static double plain_s(struct mcp_arena *arena, const struct mcp_question *question,
+                      const struct mcp_program *program, bool slow, bool noisy,
+                      const struct mcp_sim_options *options)
+{
+    struct mcp_sim_options some = mcp_sim_options_default();
+    struct mcp_sim_result result;
+    if (slow) {
+        some.slow_rank = options->slow_rank;
+        some.slow_factor = options->slow_factor;
+    }
+    if (noisy) {
+        some.noise = options->noise;
+        some.seed = options->seed;
+    }
+    mcp_sim_play(arena, question, program, &some, &result);
+    return (double)result.step_ns * 1e-9;
+}
+
+static void add_terms(struct mcp_context *ctx, const struct sim_input *in,
+                      const struct mcp_question *healthy, struct mcp_sim_view *view)
+{
+    const struct mcp_sim_options *options = view->options;
+    const struct mcp_program *program = &in->program;
+    double before = view->predicted->iteration_s;
+    double now = plain_s(ctx->arena, healthy, program, false, false, options);
+    add_term(view, "data_parallel",
+             "data-parallel transfers, entry by entry: the first gather and the last reduction "
+             "have little to hide beside, and a message need not wait for a reduction",
+             now - before);
+    if (view->slow_link != NULL) {
+        before = now;
+        now = plain_s(ctx->arena, &in->question, program, false, false, options);
+        add_term(view, "slow_link", "the slow link", now - before);
+    }
+    if (options->slow_rank >= 0) {
+        before = now;
+        now = plain_s(ctx->arena, &in->question, program, true, false, options);
+        add_term(view, "slow_rank", "the slow rank, for which the others wait", now - before);
+    }
+    if (options->noise > 0)
+        add_term(view, "noise", "jitter: every group waits for its slowest rank",
+                 mcp_sim_view_iteration_s(view) - now);
+}
+
+/* --- */
+
+static void add_curves(struct mcp_arena *arena, struct mcp_pricer *pricer,
+                       struct mcp_sim_view *view)
+{
+    struct mcp_sim_curve *curves = MCP_ARRAY(arena, view->result->num_stages, struct mcp_sim_curve);
+    for (int s = 0; s < view->result->num_stages; s++)
+        mcp_sim_memory(arena, pricer, view->plan, view->predicted, view->result, s, &curves[s]);
+    view->curves = curves;
+}
+
+static enum mcp_status simulate(struct mcp_context *ctx, const struct sim_args *args,
+                                struct sim_input *in)
+{
+    struct mcp_sim_options options = mcp_sim_options_default();
+    struct mcp_sim_result result;
+    struct mcp_prediction *predicted = MCP_NEW(ctx->arena, struct mcp_prediction);
+    const struct mcp_cluster healthy_cluster = in->cluster;
+    struct mcp_question healthy = in->question;
+    healthy.cluster = &healthy_cluster;
+    options.noise = args->noise;
+    options.seed = (uint64_t)args->seed;
+    MCP_TRY(apply_slow_rank(ctx, args, in, &options));
+    MCP_TRY(apply_slow_link(ctx, args, &in->cluster));
+    struct mcp_pricer *pricer = mcp_pricer_new(ctx->arena, &healthy);
+    mcp_estimate(pricer, &in->plan, predicted);
+    mcp_sim_play(ctx->arena, &in->question, &in->program, &options, &result);
+    struct mcp_sim_view view = {.question = &in->question,
+                                .plan = &in->plan,
+                                .predicted = predicted,
+                                .options = &options,
+                                .result = &result,
+                                .slow_link = args->slow_link};
+    add_terms(ctx, in, &healthy, &view);
+    add_curves(ctx->arena, pricer, &view);
+    struct mcp_text text = mcp_text_new(ctx->arena);
+    mcp_sim_view_text(&text, &ctx->style, &view);
+    return mcp_output_result(ctx, &text, mcp_sim_view_json(ctx->arena, &view));
+}
+
+enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
+{
+    struct sim_args args = {.seed = 1};
+    struct sim_input *in;
+    const struct mcp_option options[] = {
+        {"Noise and faults", MCP_OPT_HEADING, NULL, NULL},
+        {"noise", MCP_OPT_FRAC, &args.noise,
+         "spread of compute time by rank and slot (standard deviation of its logarithm)"},
+        {"seed", MCP_OPT_COUNT64, &args.seed, "of the noise"},
+        {"slow-rank", MCP_OPT_STRING, &args.slow_rank,
+         "RANK:FACTOR: one rank computes that many times slower"},
+        {"slow-link", MCP_OPT_STRING, &args.slow_link,
+         "TIER:FACTOR: the tier's links have that many times less bandwidth"},
+    };
+    const struct mcp_usage usage = {
+        .command = "sim",
+        .summary = "play a plan in virtual time and show where time and memory go",
+        .synopsis = "PLAN [options]",
+        .description =
+            "PLAN is a file that plan -o wrote. Its step program is verified and played event by "
+            "event on its cluster: pipeline messages are waited for, data-parallel transfers run "
+            "beside compute. The difference from the planner's price is shown with its reasons.",
+        .min_operands = 1,
+        .max_operands = 1,
+        .options = options,
+        .num_options = MCP_COUNT_OF(options),
+        .examples = "mcpplan sim plan.json\n"
+                    "mcpplan sim plan.json --noise 0.02 --seed 7\n"
+                    "mcpplan sim plan.json --slow-rank 3:1.2 --slow-link infiniband:2\n",
+    };
+    if (!mcp_options_parse(ctx, &usage, argc, argv))
+        return ctx->status;
+    in = MCP_NEW(ctx->arena, struct sim_input);
+    MCP_TRY(read_plan(ctx, ctx->operands[0], in));
+    return simulate(ctx, &args, in);
+}

@@ -1,0 +1,40 @@
+/* cli/sim_view.h: what mcpplan sim played, before it is text or JSON. */
+#ifndef MCP_CLI_SIM_VIEW_H
+#define MCP_CLI_SIM_VIEW_H
+
+#include "core/text.h"
+#include "reports/style.h"
+#include "sim/memory.h"
+#include "sim/sim.h"
+
+/* One thing that makes the step what the planner did not say. */
+struct mcp_sim_term {
+    const char *name; /* "data_edges" ... : a JSON key with _s */
+    const char *why;
+    double seconds;
+};
+enum { MCP_MOST_SIM_TERMS = 6 };
+
+struct mcp_sim_view {
+    const struct mcp_question *question;
+    const struct mcp_plan *plan;
+    const struct mcp_prediction *predicted;
+    const struct mcp_sim_options *options;
+    const struct mcp_sim_result *result;
+    const struct mcp_sim_curve *curves; /* [pipeline] */
+    const char *slow_link;              /* as given; NULL: none */
+    int num_terms;
+    struct mcp_sim_term terms[MCP_MOST_SIM_TERMS]; /* sum to simulated less predicted */
+};
+
+double mcp_sim_view_iteration_s(const struct mcp_sim_view *view);
+void mcp_sim_view_text(struct mcp_text *out, const struct mcp_style *style,
+                       const struct mcp_sim_view *view);
+/* sim --json (docs/FORMATS.md). */
+struct mcp_json *mcp_sim_view_json(struct mcp_arena *arena, const struct mcp_sim_view *view);
+
+/* The pipeline drawn on character cells (sim_gantt.c). */
+void mcp_sim_gantt_text(struct mcp_text *out, const struct mcp_style *style,
+                        const struct mcp_sim_view *view);
+
+#endif
