@@ -8,7 +8,6 @@
 #include "core/units.h"
 
 enum level { LEVEL_ISLAND, LEVEL_SOCKET, LEVEL_SWITCH, NUM_LEVELS };
-enum { MOST_CORES = 8, CORES_OF_MANY = 2 };
 
 struct grouping {
     struct mcp_arena *arena;
@@ -314,60 +313,5 @@ struct mcp_part *mcp_picture_node(struct mcp_arena *arena, const struct mcp_node
     fill(&g, 0, all, part);
     if (crosses)
         part->detail = "NVLink islands cross the NUMA nodes; they are listed below";
-    return part;
-}
-
-/* The host -------------------------------------------------------------------- */
-
-static const char *core_title(struct mcp_arena *arena, const struct mcp_host *host)
-{
-    struct mcp_text text = mcp_text_new(arena);
-    mcp_text_add(&text, "core");
-    for (int i = 0; i < 2; i++)
-        if (host->cache_bytes[i] > 0)
-            mcp_text_add(&text, " L%d %s", i + 1,
-                         mcp_show(arena, (double)host->cache_bytes[i], MCP_BYTES));
-    return text.data;
-}
-
-static struct mcp_part *picture_package(struct mcp_arena *arena, const struct mcp_host *host,
-                                        int index)
-{
-    const struct mcp_host_package *package = &host->packages[index];
-    int drawn = package->num_cores <= MOST_CORES ? package->num_cores : CORES_OF_MANY;
-    struct mcp_part *part =
-        mcp_part_new(arena, MCP_PART_BOX,
-                     mcp_format(arena, "package %d: %d core%s, memory %s", index,
-                                package->num_cores, package->num_cores == 1 ? "" : "s",
-                                mcp_show(arena, (double)package->memory_bytes, MCP_BYTES)));
-    if (host->cache_bytes[2] > 0)
-        part->bus =
-            mcp_format(arena, "L3 %s", mcp_show(arena, (double)host->cache_bytes[2], MCP_BYTES));
-    for (int i = 0; i < drawn; i++)
-        mcp_part_add(part, mcp_part_new(arena, MCP_PART_CORE, core_title(arena, host)));
-    if (package->num_cores > drawn)
-        mcp_part_add(part,
-                     mcp_part_new(arena, MCP_PART_MORE,
-                                  mcp_format(arena, "+ %d equal", package->num_cores - drawn)));
-    if (package->num_numa_nodes > 1)
-        part->detail = mcp_format(arena, "%d NUMA nodes", package->num_numa_nodes);
-    return part;
-}
-
-struct mcp_part *mcp_picture_host(struct mcp_arena *arena, const struct mcp_host *host,
-                                  const struct mcp_node *node)
-{
-    struct mcp_part *part = mcp_part_new(
-        arena, MCP_PART_BOX,
-        mcp_format(arena, "%s, %s",
-                   host->cpu != NULL ? mcp_printable(arena, host->cpu) : "processor unknown",
-                   mcp_show(arena, (double)host->memory_bytes, MCP_BYTES)));
-    for (int i = 0; i < host->num_packages; i++)
-        mcp_part_add(part, picture_package(arena, host, i));
-    for (int i = 0; node->num_gpus == 0 && i < node->num_nics; i++)
-        mcp_part_add(part,
-                     mcp_part_new(arena, MCP_PART_NIC, mcp_printable(arena, node->nics[i].name)));
-    if (host->num_numa_nodes > host->num_packages)
-        part->detail = mcp_format(arena, "%d NUMA nodes in all", host->num_numa_nodes);
     return part;
 }

@@ -36,9 +36,11 @@ struct mcp_part *mcp_picture_cluster(struct mcp_arena *arena, const struct mcp_c
 /* cli/topo_node.c: NUMA nodes, PCIe switches and NVLink islands as far as they nest;
  * what does not is told in a line. */
 struct mcp_part *mcp_picture_node(struct mcp_arena *arena, const struct mcp_node *node);
-/* Packages, cores and caches, with the NICs where `node` has no GPUs. */
+/* cli/topo_host.c: packages, cores and caches, with the NICs where `node` has no GPUs. */
 struct mcp_part *mcp_picture_host(struct mcp_arena *arena, const struct mcp_host *host,
                                   const struct mcp_node *node);
+/* Packages and NUMA nodes of a dump, with its NICs. */
+struct mcp_part *mcp_picture_processors(struct mcp_arena *arena, const struct mcp_node *node);
 
 /* cli/topo_draw.c */
 void mcp_picture_text(struct mcp_part *part, const struct mcp_style *style, struct mcp_text *out);

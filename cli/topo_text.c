@@ -81,6 +81,17 @@ static void put_islands(struct mcp_context *ctx, const struct mcp_node *node, st
     }
 }
 
+static void put_sentence(struct mcp_context *ctx, const char *label, const char *sentence,
+                         struct mcp_text *out)
+{
+    if (sentence == NULL || *sentence == '\0')
+        return;
+    mcp_text_add(out, "  ");
+    mcp_wrap(out, mcp_format(ctx->arena, "%s: %s", label, mcp_printable(ctx->arena, sentence)),
+             ctx->style.width - 2, 4);
+    mcp_text_add(out, "\n");
+}
+
 static void put_tiers(struct mcp_context *ctx, const struct mcp_cluster *cluster,
                       struct mcp_text *out)
 {
@@ -106,6 +117,8 @@ static void put_tiers(struct mcp_context *ctx, const struct mcp_cluster *cluster
         mcp_table_cell(table, "%s", mcp_show(ctx->arena, tier->latency_s, MCP_SECONDS));
     }
     mcp_table_write(table, MCP_SKIN_TERMINAL, &ctx->style, out);
+    put_sentence(ctx, "source", cluster->source, out);
+    put_sentence(ctx, "note", cluster->note, out);
 }
 
 /* What a dump tells of the processors. */
@@ -163,6 +176,8 @@ int mcp_topo_pictures(struct mcp_arena *arena, const struct mcp_topo_view *view,
         parts[count++] = mcp_picture_host(arena, &view->machine.host, &view->machine.node);
     if (view->machine.node.num_gpus > 0)
         parts[count++] = mcp_picture_node(arena, &view->machine.node);
+    else if (!view->is_this && view->machine.node.num_numa_nodes > 0)
+        parts[count++] = mcp_picture_processors(arena, &view->machine.node);
     if (!view->is_cluster && !(view->has_cluster && view->cluster.num_nodes > 1))
         return count;
     for (const struct mcp_cluster *pool = &view->cluster; pool != NULL; pool = pool->next)

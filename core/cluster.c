@@ -261,7 +261,6 @@ static enum mcp_status pool_from_json(struct mcp_arena *arena, struct mcp_json *
     static const char *const schema = "mcpplan.cluster/1";
     struct mcp_cluster cluster = {.num_nodes = 1, .source = ""};
     struct mcp_json *tiers;
-    const char *note;
     int index;
     if (mcp_json_has(json, "schema"))
         MCP_TRY(mcp_json_choice(json, "schema", &schema, 1, &index, err));
@@ -276,7 +275,7 @@ static enum mcp_status pool_from_json(struct mcp_arena *arena, struct mcp_json *
                              cluster.num_nodes, cluster.gpus_per_node, MCP_MAX_GPUS);
     MCP_TRY(read_tiers(tiers, &cluster, err));
     MCP_TRY(mcp_json_maybe_string(json, "source", &cluster.source, err));
-    MCP_TRY(mcp_json_maybe_string(json, "note", &note, err));
+    MCP_TRY(mcp_json_maybe_string(json, "note", &cluster.note, err));
     MCP_TRY(check_nesting(&cluster, err));
     MCP_TRY(mcp_cluster_resize(&cluster, cluster.num_nodes, err));
     *out = cluster;
@@ -325,6 +324,8 @@ static void pool_to_json(const struct mcp_cluster *cluster, struct mcp_json *obj
         mcp_json_set_double(item, "round_trip_s", tier->round_trip_s);
     }
     mcp_json_set_string(object, "source", cluster->source);
+    if (cluster->note != NULL)
+        mcp_json_set_string(object, "note", cluster->note);
 }
 
 void mcp_cluster_to_json(const struct mcp_cluster *cluster, struct mcp_json *object)

@@ -75,6 +75,7 @@ struct mcp_cluster {
     int num_tiers;
     struct mcp_tier tiers[MCP_MAX_TIERS];
     const char *source;
+    const char *note; /* what to keep in mind; NULL: nothing */
     /* Machines of another kind that follow in rank order, NULL: none. Such parts of
      * a mixed cluster are its pools; a pipeline stage lies within one of them. */
     const struct mcp_cluster *next;

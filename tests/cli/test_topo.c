@@ -35,6 +35,7 @@ ParameterizedTestParameters(topo, drawings)
          "topo_switched_x4.txt",
          false},
         {{"topo", GOLDEN "topo_crossing.dump", "~"}, "topo_crossing.txt", true},
+        {{"topo", GOLDEN "topo_numa.dump", "~"}, "topo_numa.txt", false},
         {{"model", "tiny", "~"}, "model_tiny.txt", true},
     };
     return cr_make_param_array(struct drawing_case, cases, sizeof cases / sizeof *cases);
