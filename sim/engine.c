@@ -304,64 +304,18 @@ static void make_room(struct mcp_arena *arena, struct play *play)
     size_t cells = ((size_t)program->num_layers + 1) * (size_t)play->steps->num_copies;
     play->ranks = MCP_ARRAY(arena, program->num_classes, struct rank);
     play->offsets = MCP_ARRAY(arena, program->num_classes, int64_t);
-    play->out->num_stages = program->num_classes;
-    play->out->stages = MCP_ARRAY(arena, program->num_classes, struct mcp_sim_stage);
+    mcp_sim_result_new(arena, program, play->out);
     for (int c = 0; c < program->num_classes; c++) {
         struct rank *rank = &play->ranks[c];
-        struct mcp_sim_stage *stage = &play->out->stages[c];
-        stage->num_slots = program->classes[c].num_slots;
-        stage->slots = program->classes[c].slots;
-        stage->times = MCP_ARRAY(arena, stage->num_slots, struct mcp_sim_slot_time);
-        stage->earliest_end_ns = INT64_MAX;
-        rank->times = MCP_ARRAY(arena, stage->num_slots, struct mcp_sim_slot_time);
+        int num_slots = program->classes[c].num_slots;
+        play->out->stages[c].earliest_end_ns = INT64_MAX;
+        rank->times = MCP_ARRAY(arena, num_slots, struct mcp_sim_slot_time);
         rank->ready_ns = MCP_ARRAY(arena, cells, int64_t);
         rank->alone_ns = MCP_ARRAY(arena, cells, int64_t);
         for (int i = 0; i < 2; i++)
-            rank->mail[i].items = MCP_ARRAY(arena, stage->num_slots, struct message);
+            rank->mail[i].items = MCP_ARRAY(arena, num_slots, struct message);
         play->offsets[c] = mcp_sim_rank_on(&program->plan, 0, c);
     }
-}
-
-/* All ranks go on together once the slowest has ended; each updates its own. */
-static void finish(struct play *play)
-{
-    struct mcp_sim_result *out = play->out;
-    const struct mcp_sim_steps *steps = play->steps;
-    int p = out->num_stages;
-    for (int c = 0; c < p; c++)
-        out->update_ns = larger(out->update_ns, steps->classes[c].update_ns);
-    out->agreement_ns = steps->agreement_ns;
-    out->broadcast_ns = steps->broadcast_ns;
-    out->overhead_ns = steps->overhead_ns;
-    int64_t together_ns = out->agreement_ns + out->broadcast_ns;
-    out->step_ns = out->end_ns + out->update_ns + together_ns + out->overhead_ns;
-    out->comm_s[MCP_COST_DATA] += seconds(together_ns);
-    for (int c = 0; c < p; c++) {
-        const struct mcp_sim_class *class = &steps->classes[c];
-        double *cost = out->stages[c].cost_s;
-        for (int i = 0; i < MCP_NUM_COSTS; i++) {
-            cost[i] += class->update_cost_s[i];
-            out->comm_s[i] += class->update_comm_s[i] / p;
-        }
-        cost[MCP_COST_DATA] += seconds(together_ns);
-        cost[MCP_COST_HOST] += seconds(out->overhead_ns);
-        cost[MCP_COST_BUBBLE] += seconds(out->end_ns + out->update_ns - class->update_ns);
-    }
-}
-
-static void summarise(struct mcp_sim_result *out)
-{
-    double busy = 0, exposed = 0, step = seconds(out->step_ns);
-    for (int c = 0; c < out->num_stages; c++) {
-        for (int i = 0; i < MCP_NUM_COSTS; i++)
-            out->cost_s[i] += out->stages[c].cost_s[i] / out->num_stages;
-        busy += out->stages[c].busy_s / out->num_stages;
-    }
-    for (int i = MCP_COST_TENSOR; i <= MCP_COST_DATA; i++)
-        exposed += out->cost_s[i];
-    out->bubble_frac = out->cost_s[MCP_COST_BUBBLE] / step;
-    out->bubble_over_ideal = busy > 0 ? out->cost_s[MCP_COST_BUBBLE] / busy : 0;
-    out->exposed_comm_frac = exposed / step;
 }
 
 static enum mcp_cost cost_of_waiting(const struct mcp_plan *plan)
@@ -378,8 +332,7 @@ void mcp_sim_play_steps(struct mcp_arena *arena, const struct mcp_sim_steps *ste
 {
     const struct mcp_program *program = steps->program;
     struct play play = {.steps = steps, .program = program, .options = options};
-    memset(out, 0, sizeof *out);
-    play.weight = play.total_weight = out->num_cells = 1;
+    play.weight = play.total_weight = 1;
     play.group_cost = cost_of_waiting(&program->plan);
     play.unequal = options->noise > 0 || options->slow_rank >= 0;
     play.out = out;
@@ -394,8 +347,7 @@ void mcp_sim_play_steps(struct mcp_arena *arena, const struct mcp_sim_steps *ste
             play.weight = play.cells.first[play.cell + 1] - play.cells.first[play.cell];
         play_pipeline(&play);
     }
-    finish(&play);
-    summarise(out);
+    mcp_sim_finish(steps, out);
 }
 
 void mcp_sim_play(struct mcp_arena *arena, const struct mcp_question *question,

@@ -55,6 +55,12 @@ struct mcp_sim_steps *mcp_sim_steps_new(struct mcp_arena *arena,
 void mcp_sim_play_steps(struct mcp_arena *arena, const struct mcp_sim_steps *steps,
                         const struct mcp_sim_options *options, struct mcp_sim_result *out);
 
+/* Room for a result; and, once its stages' ends and costs but for the last bubble
+ * (-end) are known, all else. */
+void mcp_sim_result_new(struct mcp_arena *arena, const struct mcp_program *program,
+                        struct mcp_sim_result *out);
+void mcp_sim_finish(const struct mcp_sim_steps *steps, struct mcp_sim_result *out);
+
 /* The question as the GPUs of a class see it. */
 struct mcp_question mcp_sim_question_of(const struct mcp_question *question,
                                         const struct mcp_plan *plan, int class);

@@ -1,0 +1,215 @@
+/* sim/blocks.c: graphs of ops, and the links that transfers use. */
+#include "sim/blocks.h"
+
+#include "core/mesh.h"
+#include "core/stack.h"
+#include "step/constants.h"
+#include "step/estimate_parts.h"
+
+#include <math.h>
+
+struct mcp_sim_blocks {
+    struct mcp_arena *arena;
+    const struct mcp_sim_steps *steps;
+    struct mcp_sim_block *items; /* [pool][type][role]; num_ops 0: not made */
+};
+
+/* --- links --- */
+
+static double bandwidth(const struct mcp_pricing *pricing, int tier)
+{
+    const struct mcp_tier *t = &pricing->question->cluster->tiers[tier];
+    double frac = tier > 0 ? pricing->question->stack->network_frac : 1;
+    return t->bandwidth_bytes_per_s * t->efficiency_frac * frac;
+}
+
+static int members_in(const struct mcp_pricing *pricing, unsigned axes, int tier, int ranks)
+{
+    const struct mcp_cluster *cluster = pricing->question->cluster;
+    if (tier == cluster->num_tiers - 1)
+        return ranks;
+    int members = mcp_group_in_domain(pricing->plan, axes, cluster->tiers[tier].ranks);
+    return members < ranks ? members : ranks;
+}
+
+/* A ring through all members runs at the rate of its slowest tier and fills of the
+ * others what that rate needs; members of one domain share their ports. */
+static struct mcp_sim_shape ring_shape(const struct mcp_pricing *pricing, unsigned axes)
+{
+    struct mcp_sim_shape shape = {{0}};
+    int ranks = mcp_group_size(pricing->plan, axes);
+    int inside = members_in(pricing, axes, 0, ranks);
+    double slowest = bandwidth(pricing, 0);
+    if (inside > 1)
+        shape.loads[0] = 1 / bandwidth(pricing, 0);
+    for (int tier = 1; tier < pricing->question->cluster->num_tiers && inside < ranks; tier++) {
+        int members = members_in(pricing, axes, tier, ranks);
+        if (members == inside)
+            continue;
+        double rate = inside * bandwidth(pricing, tier);
+        shape.loads[tier] = 1 / rate;
+        slowest = fmin(slowest, rate);
+        inside = members;
+    }
+    for (int tier = 0; tier < MCP_MAX_TIERS; tier++)
+        shape.loads[tier] = fmin(1, shape.loads[tier] * slowest);
+    return shape;
+}
+
+/* The slower of both ends' links, as its price; see mcp_send_seconds(). */
+struct mcp_sim_shape mcp_sim_message_shape(const struct mcp_sim_steps *steps, int class, int side,
+                                           int64_t *fixed_ns)
+{
+    const struct mcp_plan *plan = &steps->program->plan;
+    const struct mcp_question at = mcp_sim_question_of(steps->question, plan, class);
+    const struct mcp_pricing pricing = {&at, plan};
+    struct mcp_sim_shape shape = {{0}};
+    int stages = plan->pipeline_parallel, to = (class + (side ? 1 : stages - 1)) % stages;
+    *fixed_ns = mcp_to_ns(mcp_send_seconds(&pricing, class, side ? 1 : -1, 0));
+    for (int tier = 0; tier < at.cluster->num_tiers; tier++) {
+        int members = members_in(&pricing, MCP_PIPELINE, tier, stages);
+        if (class / members != to / members)
+            continue;
+        shape.loads[tier] =
+            tier == 0 ? MCP_SEND_DOMAIN_FRAC : fmin(1, at.stack->message_network_frac);
+        break;
+    }
+    return shape;
+}
+
+/* --- ops --- */
+
+static int64_t latency_ns(const struct mcp_pricing *pricing, const struct mcp_op *op)
+{
+    if (mcp_op_code(op) == MCP_COLLECTIVE)
+        return mcp_to_ns(
+            mcp_collective_seconds(pricing, (enum mcp_function)op->function, op->group, 1));
+    return mcp_to_ns(MCP_SEND_START_S);
+}
+
+static void price_op(const struct mcp_pricing *pricing, const struct mcp_op *op,
+                     struct mcp_sim_op *out)
+{
+    out->time_ns = mcp_to_ns(mcp_op_seconds(pricing, op));
+    out->fixed_ns = out->time_ns;
+    out->stream = op->stream;
+    out->cost = mcp_op_cost(op);
+    if (!mcp_op_is_transfer(op))
+        return;
+    double exposed = mcp_op_exposed_frac(pricing, op);
+    out->time_ns = mcp_to_ns(mcp_op_seconds(pricing, op) * exposed);
+    out->fixed_ns = llround((double)latency_ns(pricing, op) * exposed);
+    if (out->fixed_ns > out->time_ns)
+        out->fixed_ns = out->time_ns;
+    out->shares = out->fixed_ns < out->time_ns;
+    if (out->shares)
+        out->shape = ring_shape(pricing, op->group);
+}
+
+/* Waits of op i, those that queues and stops imply included. Returns how many. */
+struct queue_ends {
+    int last[MCP_NUM_STREAMS], host;
+};
+
+static int list_before(const struct mcp_block *block, int i, struct queue_ends *ends,
+                       int before[MCP_MAX_WAITS + 3])
+{
+    const struct mcp_op *op = &block->ops[i];
+    int count = 0, compute = MCP_STREAM_COMPUTE;
+    bool stops = mcp_op_is_transfer(op) &&
+                 (op->stream == MCP_STREAM_TENSOR || op->stream == MCP_STREAM_EXPERT);
+    for (int w = 0; w < op->num_waits; w++)
+        before[count++] = op->waits[w];
+    if (ends->last[op->stream] >= 0)
+        before[count++] = ends->last[op->stream];
+    if (stops && ends->last[compute] >= 0)
+        before[count++] = ends->last[compute];
+    if (ends->host >= 0)
+        before[count++] = ends->host;
+    ends->last[op->stream] = i;
+    if (stops)
+        ends->last[compute] = i;
+    if (mcp_op_code(op) == MCP_HOST)
+        ends->host = i;
+    return count;
+}
+
+static struct queue_ends no_ends(void)
+{
+    struct queue_ends ends = {.host = -1};
+    for (int s = 0; s < MCP_NUM_STREAMS; s++)
+        ends.last[s] = -1;
+    return ends;
+}
+
+/* Who waits for whom, as lists of those that come after. */
+static void join_ops(struct mcp_arena *arena, const struct mcp_block *block,
+                     struct mcp_sim_block *out)
+{
+    int before[MCP_MAX_WAITS + 3], total = 0;
+    struct queue_ends ends = no_ends();
+    for (int i = 0; i < block->num_ops; i++) {
+        out->ops[i].num_before = list_before(block, i, &ends, before);
+        for (int b = 0; b < out->ops[i].num_before; b++)
+            out->ops[before[b]].num_after++;
+        total += out->ops[i].num_before;
+    }
+    out->after = MCP_ARRAY(arena, total, int);
+    for (int i = 0, first = 0; i < block->num_ops; i++) {
+        out->ops[i].first_after = first;
+        first += out->ops[i].num_after;
+        out->ops[i].num_after = 0;
+    }
+    ends = no_ends();
+    for (int i = 0; i < block->num_ops; i++) {
+        int count = list_before(block, i, &ends, before);
+        for (int b = 0; b < count; b++) {
+            struct mcp_sim_op *op = &out->ops[before[b]];
+            out->after[op->first_after + op->num_after++] = i;
+        }
+    }
+}
+
+static void make_block(struct mcp_sim_blocks *blocks, const struct mcp_pricing *pricing,
+                       const struct mcp_block *block, struct mcp_sim_block *out)
+{
+    const struct mcp_stack *stack = pricing->question->stack;
+    double each = stack->host_launch_s * (stack->cuda_graph ? stack->graph_launch_frac : 1);
+    int launches = 0;
+    out->num_ops = block->num_ops;
+    out->ops = MCP_ARRAY(blocks->arena, block->num_ops, struct mcp_sim_op);
+    for (int i = 0; i < block->num_ops; i++) {
+        price_op(pricing, &block->ops[i], &out->ops[i]);
+        launches += mcp_op_launches(pricing, &block->ops[i]);
+    }
+    join_ops(blocks->arena, block, out);
+    out->host_ns = mcp_to_ns(launches * each);
+}
+
+struct mcp_sim_blocks *mcp_sim_blocks_new(struct mcp_arena *arena,
+                                          const struct mcp_sim_steps *steps)
+{
+    struct mcp_sim_blocks *blocks = MCP_NEW(arena, struct mcp_sim_blocks);
+    int pools = mcp_cluster_num_pools(steps->question->cluster);
+    blocks->arena = arena;
+    blocks->steps = steps;
+    blocks->items = MCP_ARRAY(arena, pools * steps->program->num_types * MCP_NUM_BLOCK_ROLES,
+                              struct mcp_sim_block);
+    return blocks;
+}
+
+const struct mcp_sim_block *mcp_sim_block_of(struct mcp_sim_blocks *blocks, int class,
+                                             const struct mcp_entry *entry)
+{
+    const struct mcp_program *program = blocks->steps->program;
+    int pool = program->plan.stage_pool != NULL ? program->plan.stage_pool[class] : 0;
+    int type = pool * program->num_types + entry->type;
+    struct mcp_sim_block *block = &blocks->items[type * MCP_NUM_BLOCK_ROLES + entry->role];
+    if (block->num_ops == 0) {
+        const struct mcp_question at =
+            mcp_sim_question_of(blocks->steps->question, &program->plan, class);
+        const struct mcp_pricing pricing = {&at, &program->plan};
+        make_block(blocks, &pricing, &program->types[entry->type].blocks[entry->role], block);
+    }
+    return block;
+}

@@ -1,0 +1,44 @@
+/* sim/blocks.h: blocks as graphs of ops with durations. Private to sim/.
+ *
+ * The rules are those of step/price.c: streams are queues, a host op stops issue,
+ * tensor and expert transfers stop compute. So a block whose ops take their own time
+ * ends when its price says. */
+#ifndef MCP_SIM_BLOCKS_H
+#define MCP_SIM_BLOCKS_H
+
+#include "sim/steps.h"
+
+/* How a transfer lies on the tiers: what it fills of a rank's port in each. */
+struct mcp_sim_shape {
+    double loads[MCP_MAX_TIERS];
+};
+
+struct mcp_sim_op {
+    int64_t time_ns;  /* as priced, exposed part only */
+    int64_t fixed_ns; /* of it, latency: no link is used */
+    bool shares;      /* a transfer: the rest uses links */
+    unsigned char stream;
+    enum mcp_cost cost;
+    struct mcp_sim_shape shape;
+    int num_before; /* ops it waits for */
+    int first_after, num_after;
+};
+
+struct mcp_sim_block {
+    int num_ops;
+    struct mcp_sim_op *ops;
+    int *after; /* ops that wait for one, by first_after */
+    int64_t host_ns;
+};
+
+/* [class's pool][type][role] of `steps`; made when first asked for. */
+struct mcp_sim_blocks;
+struct mcp_sim_blocks *mcp_sim_blocks_new(struct mcp_arena *arena,
+                                          const struct mcp_sim_steps *steps);
+const struct mcp_sim_block *mcp_sim_block_of(struct mcp_sim_blocks *blocks, int class,
+                                             const struct mcp_entry *entry);
+/* A message of the class to a neighbour on `side`; *fixed_ns: its latency. */
+struct mcp_sim_shape mcp_sim_message_shape(const struct mcp_sim_steps *steps, int class, int side,
+                                           int64_t *fixed_ns);
+
+#endif
