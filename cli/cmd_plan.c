@@ -234,14 +234,13 @@ static void look_aside(const struct mcp_search_options *options, const char *wha
 static void compare_halves(struct mcp_context *ctx, const struct mcp_search_options *options,
                            struct mcp_plan_view *view)
 {
-    struct mcp_halves halves;
     if (view->predicts || view->chosen || view->stopped)
         return;
-    mcp_halves(ctx->arena, view->question, view->space, options, &halves);
+    mcp_halves(ctx->arena, view->question, view->space, options, &view->halves);
     if (mcp_plan_watch_stopped())
         return;
-    view->halves =
-        mcp_halves_text(ctx->arena, &halves, view->answer->count > 0 ? view->prediction : NULL);
+    view->halves_text = mcp_halves_text(ctx->arena, &view->halves,
+                                        view->answer->count > 0 ? view->prediction : NULL);
 }
 
 static enum mcp_status search(struct mcp_context *ctx, const struct mcp_search_options *options,

@@ -73,11 +73,34 @@ static void put_rules(struct mcp_arena *arena, const struct mcp_plan_view *view,
 {
     const char *const rules[2] = {mcp_rule_pipeline, mcp_rule_batch};
     for (int i = 0; i < 2; i++) {
-        if (!view->answer->has_beyond[i])
+        if (mcp_search_refused(&view->answer->record, rules[i]) == 0)
             continue;
         struct mcp_json *row = mcp_json_add_object(list);
         mcp_json_set_string(row, "rule", rules[i]);
-        put_found(arena, &view->answer->beyond[i], mcp_json_set_object(row, "best_refused"));
+        if (view->answer->has_beyond[i])
+            put_found(arena, &view->answer->beyond[i], mcp_json_set_object(row, "best_refused"));
+        else
+            mcp_json_set_null(row, "best_refused");
+    }
+}
+
+/* Each pool of a mixed cluster alone. */
+static void put_halves(struct mcp_arena *arena, const struct mcp_plan_view *view,
+                       struct mcp_json *object)
+{
+    mcp_json_set_string(object, "text", view->halves_text);
+    struct mcp_json *parts = mcp_json_set_array(object, "parts");
+    for (int i = 0; i < view->halves.count; i++) {
+        const struct mcp_half *half = &view->halves.items[i];
+        struct mcp_json *row = mcp_json_add_object(parts);
+        mcp_json_set_string(row, "cluster", half->cluster.name);
+        mcp_json_set_int(row, "num_nodes", half->cluster.num_nodes);
+        mcp_json_set_int(row, "gpus", mcp_pool_gpus(&half->cluster));
+        mcp_json_set_bool(row, "proven_optimal", half->proven);
+        if (half->found)
+            put_found(arena, &half->best, mcp_json_set_object(row, "best"));
+        else
+            mcp_json_set_null(row, "best");
     }
 }
 
@@ -106,8 +129,8 @@ static void put_search(struct mcp_arena *arena, const struct mcp_plan_view *view
     mcp_json_set_double(object, "gap_frac", record->gap_frac);
     mcp_json_set_bool(object, "interrupted", view->interrupted);
     put_rules(arena, view, mcp_json_set_array(object, "rules"));
-    if (view->halves)
-        mcp_json_set_string(object, "mixed", view->halves);
+    if (view->halves_text)
+        put_halves(arena, view, mcp_json_set_object(object, "mixed"));
     struct mcp_json *others = mcp_json_set_array(object, "runners_up");
     for (int i = 1; i < view->answer->count; i++)
         put_runner_up(arena, view, i, mcp_json_add_object(others));

@@ -361,7 +361,7 @@ void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
         write_headline(out, style, view);
     else if (view->refusals.count > 0)
         write_no_plan(out, style, view);
-    write_halves(out, style, view->halves);
+    write_halves(out, style, view->halves_text);
     write_changes(out, style, view);
     if (view->priced)
         mcp_plan_layout_text(out, style, view);

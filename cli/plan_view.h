@@ -5,6 +5,7 @@
 #include "core/text.h"
 #include "planner/answer.h"
 #include "planner/explain.h"
+#include "planner/halves.h"
 #include "planner/require.h"
 #include "reports/bars.h"
 
@@ -33,7 +34,8 @@ struct mcp_plan_view {
     struct mcp_changes changes;
     int num_remedies; /* other questions that have an answer */
     struct mcp_remedy remedies[MCP_MOST_REMEDIES_SHOWN];
-    const char *halves; /* a mixed cluster against each of its pools; NULL: nothing to say */
+    struct mcp_halves halves; /* a mixed cluster against each of its pools */
+    const char *halves_text;  /* the same in a sentence; NULL: nothing to say */
     int num_rivals;     /* plans to hold against the answer */
     const struct mcp_rival *rivals;
     const struct mcp_what_if *what_ifs;         /* [MCP_NUM_WHAT_IFS], NULL: not asked for */

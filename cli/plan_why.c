@@ -205,14 +205,33 @@ static const char *priced_text(struct mcp_arena *arena, const struct mcp_search_
                       mcp_show_integer(arena, record->milps), record->milps == 1 ? "" : "s");
 }
 
+/* The search looks no further beyond a rule than twice the best. */
+static void write_far_rule(struct mcp_text *out, const struct mcp_style *style,
+                           const struct mcp_plan_view *view, const char *rule, const char *name)
+{
+    bool memory = view->objective == MCP_OBJECTIVE_MEMORY;
+    if (view->chosen || view->interrupted || mcp_search_refused(&view->answer->record, rule) == 0)
+        return;
+    mcp_plan_point(out, style,
+                   mcp_format(out->arena,
+                              "the %s rule costs nothing: all that it alone refuses %s more than "
+                              "twice as %s, or does not fit",
+                              name, memory ? "needs" : "takes", memory ? "much" : "long"));
+}
+
 /* What keeping one of the article's rules costs here, in what is minimised. */
 static void write_rule_price(struct mcp_text *out, const struct mcp_style *style,
-                             const struct mcp_plan_view *view, int index, const char *rule)
+                             const struct mcp_plan_view *view, int index)
 {
     struct mcp_arena *arena = out->arena;
+    const char *name = index == 0 ? "pipeline" : "batch";
     const struct mcp_found *beyond = &view->answer->beyond[index];
-    if (!view->answer->has_beyond[index] || view->answer->count == 0)
+    if (view->answer->count == 0)
         return;
+    if (!view->answer->has_beyond[index]) {
+        write_far_rule(out, style, view, index == 0 ? mcp_rule_pipeline : mcp_rule_batch, name);
+        return;
+    }
     const struct mcp_found *best = &view->answer->found[0];
     bool memory = view->objective == MCP_OBJECTIVE_MEMORY;
     double frac = memory ? (double)beyond->peak_memory_bytes / (double)best->peak_memory_bytes - 1
@@ -220,16 +239,14 @@ static void write_rule_price(struct mcp_text *out, const struct mcp_style *style
     const char *plan = mcp_plan_degrees_text(arena, &beyond->plan);
     const char *value = memory ? mcp_plan_gib(arena, beyond->peak_memory_bytes)
                                : mcp_show(arena, beyond->iteration_s, MCP_SECONDS);
-    if (frac < 0)
-        mcp_plan_point(out, style,
-                       mcp_format(arena, "--%s-rule off would save %.1f %%: %s takes %s", rule,
-                                  -100 * frac, plan, value));
-    else
-        mcp_plan_point(out, style,
-                       mcp_format(arena,
-                                  "the %s rule costs nothing: the best it refuses, %s, takes "
-                                  "%s (%+.1f %%)",
-                                  rule, plan, value, 100 * frac));
+    const char *text =
+        frac < 0 ? mcp_format(arena, "--%s-rule off would save %.1f %%: %s takes %s", name,
+                              -100 * frac, plan, value)
+                 : mcp_format(arena,
+                              "the %s rule costs nothing: the best it refuses, %s, takes %s "
+                              "(%+.1f %%)",
+                              name, plan, value, 100 * frac);
+    mcp_plan_point(out, style, text);
 }
 
 void mcp_plan_search_text(struct mcp_text *out, const struct mcp_style *style,
@@ -256,6 +273,6 @@ void mcp_plan_search_text(struct mcp_text *out, const struct mcp_style *style,
         mcp_plan_point(out, style,
                        "splits with virtual stages: chunks that differ by a layer at most, "
                        "recompute chosen for each rank");
-    write_rule_price(out, style, view, 0, "pipeline");
-    write_rule_price(out, style, view, 1, "batch");
+    write_rule_price(out, style, view, 0);
+    write_rule_price(out, style, view, 1);
 }

@@ -7,85 +7,11 @@
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* --- the bar --- */
-
-/* The best tuples of different layouts, best first; returns how many, at most `top`. */
-static int leaders(const struct mcp_search *search, int class, int top,
-                   const struct mcp_tuple **order)
-{
-    int count = 0;
-    for (int i = 0; i < search->num_lots; i++) {
-        const struct mcp_tuple *best = &search->lots[i].best[class];
-        int at = count;
-        if (best->layout < 0)
-            continue;
-        while (at > 0 &&
-               mcp_found_compare(search->objective, &best->found, &order[at - 1]->found) < 0)
-            at--;
-        if (at == top)
-            continue;
-        count += count < top;
-        memmove(order + at + 1, order + at, (size_t)(count - at - 1) * sizeof *order);
-        order[at] = best;
-    }
-    return count;
-}
-
-/* What a tuple must beat to be of use: in time or bytes, by objective. */
-struct bar {
-    int64_t ns, bytes;
-};
-
-static struct bar bar_at(const struct mcp_search *search, const struct mcp_found *found)
-{
-    struct bar bar = {INT64_MAX, INT64_MAX};
-    if (search->objective == MCP_OBJECTIVE_MEMORY)
-        bar.bytes = found->peak_memory_bytes;
-    else
-        bar.ns = llround(found->iteration_s * 1e9);
-    return bar;
-}
-
-/* Nobody asks what breaking a rule gives where it takes more than twice as much. */
-static struct bar bar_beyond(const struct mcp_search *search, int class)
-{
-    const struct mcp_tuple *best;
-    if (class == MCP_KEEPS_ALL || leaders(search, MCP_KEEPS_ALL, 1, &best) == 0)
-        return (struct bar){INT64_MAX, INT64_MAX};
-    struct mcp_found twice = best->found;
-    twice.iteration_s *= 2;
-    twice.peak_memory_bytes *= 2;
-    return bar_at(search, &twice);
-}
-
-/* The last of the plans to keep; as far as anybody asks while there are fewer. */
-static struct bar common_bar(const struct mcp_search *search, int class, int top)
-{
-    struct bar none = bar_beyond(search, class);
-    struct mcp_mark mark = mcp_arena_mark(search->arena);
-    const struct mcp_tuple **order = MCP_ARRAY(search->arena, top, const struct mcp_tuple *);
-    int count = leaders(search, class, top, order);
-    struct bar bar = count == top ? bar_at(search, &order[top - 1]->found) : none;
-    mcp_arena_rewind(search->arena, mark);
-    return bar;
-}
-
-/* A layout has to beat its own best too: only one of its plans is kept. */
-static struct bar bar_of(const struct mcp_search *search, const struct mcp_lot *lot, int class,
-                         struct bar common)
-{
-    if (lot->best[class].layout < 0)
-        return common;
-    struct bar own = bar_at(search, &lot->best[class].found);
-    return (struct bar){own.ns < common.ns ? own.ns : common.ns,
-                        own.bytes < common.bytes ? own.bytes : common.bytes};
-}
 
 /* --- waves --- */
 
 enum { LONGEST_WAVE = 64 };
+static const double worth_threads_s = 2e-3;
 enum { MOST_MILPS = 64, MILPS_OF_RUNNER_UP = 1 }; /* of one tuple */
 
 enum wave_kind {
@@ -97,12 +23,13 @@ enum wave_kind {
 struct wave {
     struct mcp_search *search;
     int class;
-    struct bar bar;
+    struct mcp_bar bar;
     enum wave_kind kind;
     int count;
     struct mcp_family *families; /* [count] */
     struct mcp_tuple *splits;    /* [count] */
     int most_milps;              /* of each of them */
+    double each_s;               /* of the wave before, that one of them took */
     /* what each gave */
     struct mcp_tuple *tuples[LONGEST_WAVE];
     int num_tuples[LONGEST_WAVE];
@@ -150,7 +77,8 @@ static void work(struct wave *wave, int i)
     if (wave->skipped[i])
         return;
     const struct mcp_lot *lot = &search->lots[layout_of(wave, i)];
-    struct bar bar = wave->kind == SPLITS ? wave->bar : bar_of(search, lot, wave->class, wave->bar);
+    struct mcp_bar bar =
+        wave->kind == SPLITS ? wave->bar : mcp_bar_of(search, lot, wave->class, wave->bar);
     struct mcp_look look = {.search = search,
                             .desk = &search->desks[lot->desk],
                             .lot = lot,
@@ -181,12 +109,38 @@ static void work_at_desk(struct wave *wave, int i)
             work(wave, k);
 }
 
+static int desks_of(const struct wave *wave)
+{
+    int count = 0;
+    for (int i = 0; i < wave->count; i++) {
+        int k = 0;
+        while (desk_of(wave, k) != desk_of(wave, i))
+            k++;
+        count += k == i;
+    }
+    return count;
+}
+
+/* As far as there are desks for them, and where the last wave tells that there is work
+ * for longer than it takes to start them. */
+static int threads_for(const struct wave *wave)
+{
+    int desks = desks_of(wave), most = wave->search->num_threads;
+    if (wave->each_s * wave->count < worth_threads_s)
+        return 1;
+    return desks < most ? desks : most;
+}
+
 static void run_wave(struct wave *wave)
 {
-/* one alone is not worth waking others for */
-#pragma omp parallel for schedule(dynamic) num_threads(wave->search->num_threads) if (wave->count > 1)
+    int threads = wave->search->num_threads > 1 ? threads_for(wave) : 1;
+    double before_s = omp_get_wtime();
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (int i = 0; i < wave->count; i++)
         work_at_desk(wave, i);
+    if (threads > 1)
+        omp_pause_resource_all(omp_pause_soft); /* else they spin until the next wave */
+    wave->each_s = (omp_get_wtime() - before_s) * threads / wave->count;
 }
 
 /* Are uniform plans not the last word? */
@@ -273,6 +227,16 @@ static void leave_open(const struct wave *wave, double bound_ns)
         wave->search->open_ns = bound_ns;
 }
 
+/* Other orders of what is out of reach in any are settled. */
+static void leave_families(const struct wave *wave, size_t at)
+{
+    const struct mcp_families *all = &wave->search->families[wave->class];
+    while (wave->kind == OTHER_ORDERS && at < all->count && !all->items[at].reached)
+        at++;
+    if (at < all->count)
+        leave_open(wave, all->items[at].bound);
+}
+
 static void join_skipped(struct wave *wave)
 {
     for (int i = 0; i < wave->count; i++)
@@ -306,7 +270,7 @@ static void tell(const struct mcp_search *search, enum wave_kind kind, double fr
     double done_frac = begin[kind] + (begin[kind + 1] - begin[kind]) * frac;
     if (search->options->progress == NULL)
         return;
-    int count = leaders(search, MCP_KEEPS_ALL, 1, &best);
+    int count = mcp_leaders(search, MCP_KEEPS_ALL, 1, &best);
     search->options->progress(search->options->progress_context, done_frac,
                               count > 0 ? &best->found : NULL);
 }
@@ -349,13 +313,13 @@ static void run_families(struct mcp_search *search, int class, int top, enum wav
     struct mcp_families *all = &search->families[class];
     size_t at = 0;
     for (int length = 1; at < all->count; length = longer(length)) {
-        wave.bar = common_bar(search, class, top);
+        wave.bar = mcp_common_bar(search, class, top);
         wave.count = next_wave(&wave, at, length);
         wave.families = all->items + at;
         if (wave.count == 0)
             break;
         if (stopped(search)) {
-            leave_open(&wave, all->items[at].bound);
+            leave_families(&wave, at);
             break;
         }
         run_wave(&wave);
@@ -402,17 +366,16 @@ static void count_kept(struct wave *wave)
 }
 
 /* Plans that break a rule are split where they may beat those that keep it. */
-static struct bar split_bar(const struct mcp_search *search, int class)
+static struct mcp_bar split_bar(const struct mcp_search *search, int class)
 {
-    struct bar bar = common_bar(search, MCP_KEEPS_ALL, 1);
-    struct bar own = common_bar(search, class, 1);
-    return (struct bar){own.ns < bar.ns ? own.ns : bar.ns, INT64_MAX};
+    struct mcp_bar bar = mcp_common_bar(search, MCP_KEEPS_ALL, 1);
+    struct mcp_bar own = mcp_common_bar(search, class, 1);
+    return (struct mcp_bar){own.ns < bar.ns ? own.ns : bar.ns, INT64_MAX};
 }
 
 static void run_splits(struct mcp_search *search, int class)
 {
-    struct wave wave = {
-        .search = search, .class = class, .kind = SPLITS, .most_milps = MOST_MILPS};
+    struct wave wave = {.search = search, .class = class, .kind = SPLITS, .most_milps = MOST_MILPS};
     struct mcp_tuples *kept = &search->kept[class];
     size_t at = 0;
     if (kept->count > 0)
@@ -444,12 +407,12 @@ static void split_runners_up(struct mcp_search *search, int top)
 {
     const struct mcp_tuple **order = MCP_ARRAY(search->arena, top, const struct mcp_tuple *);
     struct mcp_tuple *tuples = MCP_ARRAY(search->arena, top, struct mcp_tuple);
-    int count = leaders(search, MCP_KEEPS_ALL, top, order);
+    int count = mcp_leaders(search, MCP_KEEPS_ALL, top, order);
     for (int i = 1; i < count; i++) {
         struct wave wave = {
             .search = search, .kind = SPLITS, .count = 1, .most_milps = MILPS_OF_RUNNER_UP};
         tuples[i] = *order[i];
-        wave.bar = bar_at(search, &tuples[i].found);
+        wave.bar = mcp_bar_at(search, &tuples[i].found);
         wave.splits = &tuples[i];
         if (tuples[i].split || stopped(search))
             continue;
@@ -478,53 +441,7 @@ static void run_classes(struct mcp_search *search)
     tell(search, SPLITS, 1);
 }
 
-/* --- the answer --- */
-
-static struct mcp_chunk *copy_chunks(struct mcp_arena *arena, const struct mcp_plan *plan)
-{
-    int count = plan->pipeline_parallel * plan->virtual_stages;
-    struct mcp_chunk *chunks = MCP_ARRAY(arena, count, struct mcp_chunk);
-    for (int k = 0; k < count; k++) {
-        chunks[k] = plan->chunks[k];
-        chunks[k].runs = MCP_ARRAY(arena, chunks[k].num_runs, struct mcp_recompute_run);
-        memcpy(chunks[k].runs, plan->chunks[k].runs,
-               (size_t)chunks[k].num_runs * sizeof *chunks[k].runs);
-    }
-    return chunks;
-}
-
-struct mcp_found mcp_search_keep(struct mcp_arena *arena, const struct mcp_question *question,
-                                 const struct mcp_tuple *tuple)
-{
-    struct mcp_found found = tuple->found;
-    if (found.plan.stage_pool != NULL) {
-        int *pools = MCP_ARRAY(arena, found.plan.pipeline_parallel, int);
-        memcpy(pools, found.plan.stage_pool, (size_t)found.plan.pipeline_parallel * sizeof *pools);
-        found.plan.stage_pool = pools;
-    }
-    if (found.plan.chunks != NULL)
-        found.plan.chunks = copy_chunks(arena, &found.plan);
-    else
-        mcp_plan_uniform_chunks(arena, &found.plan, question->model->num_layers, tuple->recompute);
-    return found;
-}
-
-static void answer_class(struct mcp_arena *arena, const struct mcp_search *search,
-                         struct mcp_answer *out)
-{
-    int top = search->options->top > 1 ? search->options->top : 1;
-    const struct mcp_tuple **order = MCP_ARRAY(arena, top, const struct mcp_tuple *);
-    out->count = leaders(search, MCP_KEEPS_ALL, top, order);
-    out->found = MCP_ARRAY(arena, out->count, struct mcp_found);
-    for (int i = 0; i < out->count; i++)
-        out->found[i] = mcp_search_keep(arena, search->question, order[i]);
-    for (int k = 0; k < 2; k++) {
-        const struct mcp_tuple *best;
-        out->has_beyond[k] = leaders(search, MCP_BREAKS_PIPELINE + k, 1, &best) > 0;
-        if (out->has_beyond[k])
-            out->beyond[k] = mcp_search_keep(arena, search->question, best);
-    }
-}
+/* --- the door --- */
 
 static void allow_recompute(struct mcp_search *search)
 {
@@ -533,26 +450,25 @@ static void allow_recompute(struct mcp_search *search)
         search->recompute[r] = !asked->given || (asked->low <= r && r <= asked->high);
 }
 
-/* How far the best may be from what was left open. */
+/* How far the best may be from what was left open, if anything was. */
 static void conclude(const struct mcp_search *search, struct mcp_search_record *record)
 {
     const struct mcp_tuple *best;
-    record->proven_optimal = !search->stopped && isinf(search->open_ns);
-    if (record->proven_optimal)
-        return;
-    record->gap_frac = 1;
-    if (leaders(search, MCP_KEEPS_ALL, 1, &best) == 0)
-        return;
-    double best_ns = best->found.iteration_s * 1e9;
-    record->gap_frac = fmax(0, 1 - search->open_ns / best_ns);
-    record->proven_optimal = !search->stopped && record->gap_frac == 0;
+    bool memory = search->objective == MCP_OBJECTIVE_MEMORY;
+    record->gap_frac = isinf(search->open_ns) ? 0 : 1;
+    if (mcp_leaders(search, MCP_KEEPS_ALL, 1, &best) > 0) {
+        double value =
+            memory ? (double)best->found.peak_memory_bytes : best->found.iteration_s * 1e9;
+        record->gap_frac = fmax(0, 1 - search->open_ns / value);
+    }
+    record->proven_optimal = record->gap_frac == 0;
 }
 
 /* Searches in a scratch arena; what is kept goes to `arena`. */
 static void run(struct mcp_arena *arena, struct mcp_search *search, struct mcp_answer *out)
 {
     search->num_threads =
-        search->options->num_threads > 0 ? search->options->num_threads : omp_get_num_procs();
+        search->options->num_threads > 0 ? search->options->num_threads : omp_get_max_threads();
     search->open_ns = INFINITY;
     allow_recompute(search);
     if (search->options->exhaustive)
@@ -561,7 +477,7 @@ static void run(struct mcp_arena *arena, struct mcp_search *search, struct mcp_a
         run_classes(search);
     mcp_record_sort(&search->record);
     conclude(search, &search->record);
-    answer_class(arena, search, out);
+    mcp_search_answer(arena, search, out);
     out->record = search->record;
     mcp_desks_close(search);
 }

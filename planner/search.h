@@ -44,7 +44,7 @@ struct mcp_search_options {
                         proven, the others are good splits of their tuples, not proven */
     bool exhaustive; /* price also what cannot win: planner/exhaustive.h */
     bool smallest;   /* find too what needs the least memory, whether it fits or not */
-    int num_threads; /* 0: as many as there are cores */
+    int num_threads; /* 0: as many as there are cores, or OMP_NUM_THREADS says */
     bool uniform;    /* layers spread evenly, all with the same recompute; --objective memory
                         always is */
     /* Called by one thread, now and then. done_frac of what may have to be looked at;
@@ -82,7 +82,8 @@ struct mcp_answer {
     bool has_smallest;
     struct mcp_found smallest; /* needs the least memory of uniform plans that keep all rules */
     bool has_beyond[2];
-    struct mcp_found beyond[2]; /* the best that breaks the pipeline rule, the batch rule alone */
+    struct mcp_found beyond[2]; /* the best that breaks the pipeline rule, the batch rule alone,
+                                   where it takes no more than twice as much */
 };
 
 /* Plans refused by `rule` in the record. */

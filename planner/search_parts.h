@@ -81,7 +81,7 @@ struct mcp_search {
     const struct mcp_plan_space *space;
     const struct mcp_search_options *options;
     enum mcp_objective objective;
-    bool unlimited;                     /* memory refuses nothing */
+    bool unlimited; /* memory refuses nothing */
     /* The rule besides the article's that refuses a family, by its first plan; NULL: none.
      * Where it is NULL itself, nobody asks. */
     const char *(*refuse)(const void *context, const struct mcp_plan *plan);
@@ -157,7 +157,26 @@ void mcp_look_split(struct mcp_look *look, int max_milps, struct mcp_tuple *tupl
 void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question, int tensor_parallel);
 void mcp_desks_close(struct mcp_search *search);
 
-/* search.c: what was found, with chunks of its own in `arena`. */
+/* --- search_best.c: the best so far, and what others must beat --- */
+
+/* What a tuple must beat to be of use: in time or bytes, by objective. */
+struct mcp_bar {
+    int64_t ns, bytes;
+};
+struct mcp_bar mcp_bar_at(const struct mcp_search *search, const struct mcp_found *found);
+/* The last of the plans to keep; as far as anybody asks while there are fewer. */
+struct mcp_bar mcp_common_bar(const struct mcp_search *search, int class, int top);
+/* A layout has to beat its own best too: only one of its plans is kept. */
+struct mcp_bar mcp_bar_of(const struct mcp_search *search, const struct mcp_lot *lot, int class,
+                          struct mcp_bar common);
+/* The best tuples of different layouts, best first; returns how many, at most `top`. */
+int mcp_leaders(const struct mcp_search *search, int class, int top,
+                const struct mcp_tuple **order);
+/* Into `arena`. */
+void mcp_search_answer(struct mcp_arena *arena, const struct mcp_search *search,
+                       struct mcp_answer *out);
+
+/* search_record.c: what was found, with chunks of its own in `arena`. */
 struct mcp_found mcp_search_keep(struct mcp_arena *arena, const struct mcp_question *question,
                                  const struct mcp_tuple *tuple);
 

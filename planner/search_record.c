@@ -1,4 +1,4 @@
-/* planner/search_record.c: what was refused and how often; which of two plans is better. */
+/* planner/search_record.c: what was refused and how often; what was found, and which is better. */
 #include "core/text.h"
 #include "planner/search_parts.h"
 
@@ -81,4 +81,33 @@ int mcp_found_compare(enum mcp_objective objective, const struct mcp_found *a,
     if (first != 0 || second != 0)
         return first != 0 ? first : second;
     return mcp_plan_compare(&a->plan, &b->plan);
+}
+
+static struct mcp_chunk *copy_chunks(struct mcp_arena *arena, const struct mcp_plan *plan)
+{
+    int count = plan->pipeline_parallel * plan->virtual_stages;
+    struct mcp_chunk *chunks = MCP_ARRAY(arena, count, struct mcp_chunk);
+    for (int k = 0; k < count; k++) {
+        chunks[k] = plan->chunks[k];
+        chunks[k].runs = MCP_ARRAY(arena, chunks[k].num_runs, struct mcp_recompute_run);
+        memcpy(chunks[k].runs, plan->chunks[k].runs,
+               (size_t)chunks[k].num_runs * sizeof *chunks[k].runs);
+    }
+    return chunks;
+}
+
+struct mcp_found mcp_search_keep(struct mcp_arena *arena, const struct mcp_question *question,
+                                 const struct mcp_tuple *tuple)
+{
+    struct mcp_found found = tuple->found;
+    if (found.plan.stage_pool != NULL) {
+        int *pools = MCP_ARRAY(arena, found.plan.pipeline_parallel, int);
+        memcpy(pools, found.plan.stage_pool, (size_t)found.plan.pipeline_parallel * sizeof *pools);
+        found.plan.stage_pool = pools;
+    }
+    if (found.plan.chunks != NULL)
+        found.plan.chunks = copy_chunks(arena, &found.plan);
+    else
+        mcp_plan_uniform_chunks(arena, &found.plan, question->model->num_layers, tuple->recompute);
+    return found;
 }

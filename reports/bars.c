@@ -131,8 +131,8 @@ static int most_short(const struct mcp_bar *parts, int count, const int *cells, 
     double most = -INFINITY;
     for (int i = 0; i < count; i++) {
         double claim = drawn(parts[i].value) / per_cell - cells[i];
-        if (cells[i] == 0 && claim >= 0.5)
-            claim += 1e9; /* a part of half a cell is seen */
+        if (cells[i] == 0 && claim > 0)
+            claim += 1e9; /* however small, it is seen */
         if (claim > most) {
             most = claim;
             best = i;

@@ -152,6 +152,8 @@ enum mcp_status mcp_dump_parse(struct mcp_arena *arena, const char *name, const 
     *out = (struct mcp_dump){.name = mcp_strdup(arena, name), .kind = MCP_DUMP_SMI_TOPO};
     name = mcp_printable(arena, name);
     text = as_utf8(arena, text, &length);
+    if (text[strspn(text, " \t\r\n")] == '\0')
+        return mcp_fail(err, MCP_FORMAT, "%s: empty; nothing was written to it", name);
     if (is_xml(text))
         return parse_xml(arena, name, text, length, out, err);
     MCP_TRY(refuse_lookalike(arena, name, text, err));

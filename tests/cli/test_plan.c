@@ -243,6 +243,36 @@ Test(plan, json_is_complete)
     mcp_arena_free(arena);
 }
 
+/* Two kinds of machines: each alone beside both together. */
+Test(plan, mixed_in_json)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    int status;
+    struct mcp_json *json =
+        parse(arena, plan(arena,
+                          "--model llama-3.1-8b --cluster dgx-a100:1+dgx-h100:1 "
+                          "--global-batch-size 64 --top 1 --json",
+                          false, &status));
+    struct mcp_json *mixed = member(member(json, "search"), "mixed"), *parts;
+    struct mcp_error err;
+    const char *text;
+    cr_assert(mcp_json_string(mixed, "text", &text, &err) == MCP_OK);
+    cr_expect(strstr(text, "1 node of dgx-h100 alone takes") != NULL, "%s", text);
+    cr_assert(mcp_json_array(mixed, "parts", &parts, &err) == MCP_OK);
+    cr_assert(eq(sz, mcp_json_count(parts), 2));
+    double together, alone;
+    cr_assert(mcp_json_double(member(json, "predicted"), "iteration_s", &together, &err) == MCP_OK);
+    for (size_t i = 0; i < 2; i++) {
+        struct mcp_json *part = mcp_json_at(parts, i);
+        int gpus;
+        cr_assert(mcp_json_int(part, "gpus", &gpus, &err) == MCP_OK);
+        cr_expect(eq(int, gpus, 8));
+        cr_assert(mcp_json_double(member(part, "best"), "iteration_s", &alone, &err) == MCP_OK);
+        cr_expect(gt(dbl, alone, together));
+    }
+    mcp_arena_free(arena);
+}
+
 Test(plan, search_record_adds_up)
 {
     struct mcp_arena *arena = mcp_arena_new();
@@ -252,7 +282,7 @@ Test(plan, search_record_adds_up)
     int status;
     struct mcp_json *search = member(
         parse(arena, plan(arena,
-                          "--model llama-3.1-70b --cluster dgx-h100:4 --global-batch-size 64 "
+                          "--model llama-3.1-70b --cluster dgx-h100:8 --global-batch-size 96 "
                           "--json",
                           false, &status)),
         "search");

@@ -184,7 +184,8 @@ struct case_unknown {
 ParameterizedTestParameters(dump, refused)
 {
     static struct case_unknown cases[] = {
-        {"", MCP_FORMAT, "f: no matrix"},
+        {"", MCP_FORMAT, "f: empty"},
+        {" \r\n\n", MCP_FORMAT, "f: empty"},
         {"NVIDIA-SMI has failed because it couldn't communicate\n", MCP_FORMAT, "an error message"},
         {"No devices were found\n", MCP_FORMAT, "found no GPU"},
         {"\n{\"a\": 1}\n", MCP_FORMAT, "JSON; a cluster file goes to --cluster"},
