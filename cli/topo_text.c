@@ -53,9 +53,8 @@ static void put_matrix(struct mcp_context *ctx, const struct mcp_node *node, str
         mcp_text_add(out, "%s", first > 0 ? "\n" : "");
         first = put_columns(ctx, node, names, first, out);
     }
-    mcp_text_add(out,
-                 "  NV#: bonded NVLinks; PIX, PXB: PCIe switches; PHB: host bridge; NODE, SYS: "
-                 "within,\n  between NUMA nodes\n");
+    mcp_text_add(out, "  NV#: bonded NVLinks; PIX, PXB: PCIe switches; PHB: host bridge;\n"
+                      "  NODE, SYS: within, between NUMA nodes\n");
 }
 
 static void put_islands(struct mcp_context *ctx, const struct mcp_node *node, struct mcp_text *out)

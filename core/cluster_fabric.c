@@ -132,6 +132,7 @@ static enum mcp_status add_fat_tree(struct build *b, struct mcp_error *err)
     return add_tree(b, "leaf", nodes, (int)leaves, err);
 }
 
+/* Where spines cannot reach all rails, each rail has spines of its own. */
 static enum mcp_status add_rails(struct build *b, struct mcp_error *err)
 {
     int nodes = b->fabric->nodes_per_leaf, rails = b->cluster->gpus_per_node;
@@ -141,9 +142,8 @@ static enum mcp_status add_rails(struct build *b, struct mcp_error *err)
                         "has %d",
                         nodes, b->fabric->switch_ports, ports_down(b->fabric));
     nodes = nodes > 0 ? nodes : ports_down(b->fabric);
-    if (rails > b->fabric->switch_ports && b->num_nodes > nodes)
-        return too_many_nodes(b, nodes, err);
-    return add_tree(b, "rail", nodes, rails < b->fabric->switch_ports ? rails : 1, err);
+    bool has_planes = rails > b->fabric->switch_ports / 2;
+    return add_tree(b, "rail", nodes, has_planes ? 1 : rails, err);
 }
 
 static enum mcp_status add_dragonfly(struct build *b, struct mcp_error *err)

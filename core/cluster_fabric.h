@@ -6,11 +6,12 @@
  *
  *   flat       every pair of nodes at B
  *   fat-tree   leaf: d / g nodes at B; spine: P such leaves at B / s, or, when that
- *              is too few, P/2 of them under each of P cores (Al-Fares, Loukissas and
- *              Vahdat 2008)
+ *              is too few, P pods of P / 2 leaves under a core at B / s (Al-Fares,
+ *              Loukissas and Vahdat 2008)
  *   rail       a leaf joins the GPUs of one number: d nodes at B; spine and core as
- *              above, of leaves that are g times as many (NVIDIA DGX SuperPOD). What
- *              crosses rails is taken to hop within the node first, as NCCL's PXN does
+ *              above, of leaves that are g times as many (NVIDIA DGX SuperPOD); with g
+ *              above P / 2 each rail has spines of its own. What crosses rails is taken
+ *              to hop within the node first, as NCCL's PXN does
  *   dragonfly  h = (P + 1) / 4, p = h NICs on each of a = 2h switches of a group; group:
  *              B min(1, (a - 1) / 2p), between groups: B h / 2p / s, as Valiant's routing
  *              takes two hops where a ring's neighbours share one link (Kim, Dally, Scott
