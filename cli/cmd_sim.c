@@ -1,16 +1,23 @@
 /* cli/cmd_sim.c: mcpplan sim: play a plan in virtual time and show it. */
 #include "cli/commands.h"
 #include "cli/sim_view.h"
+#include "sim/ops.h"
+#include "sim/timeline.h"
 #include "step/build.h"
 #include "step/verify.h"
 
 #include <math.h>
 #include <string.h>
 
+enum { LEVEL_SLOT, LEVEL_OP };
+static const char *const level_names[] = {"slot", "op"};
+
 struct sim_args {
     double noise;
     int64_t seed;
     const char *slow_rank, *slow_link;
+    struct mcp_choice level;
+    const char *timeline, *trace;
 };
 
 /* A plan with all that it was made for. */
@@ -140,7 +147,7 @@ static void add_term(struct mcp_sim_view *view, const char *name, const char *wh
 
 /* The step without what was asked for beside it, so that each has its own cost. */
 static double plain_s(struct mcp_arena *arena, const struct mcp_question *question,
-                      const struct mcp_program *program, bool slow, bool noisy,
+                      const struct mcp_program *program, bool slow,
                       const struct mcp_sim_options *options)
 {
     struct mcp_sim_options some = mcp_sim_options_default();
@@ -148,10 +155,6 @@ static double plain_s(struct mcp_arena *arena, const struct mcp_question *questi
     if (slow) {
         some.slow_rank = options->slow_rank;
         some.slow_factor = options->slow_factor;
-    }
-    if (noisy) {
-        some.noise = options->noise;
-        some.seed = options->seed;
     }
     mcp_sim_play(arena, question, program, &some, &result);
     return (double)result.step_ns * 1e-9;
@@ -163,24 +166,28 @@ static void add_terms(struct mcp_context *ctx, const struct sim_input *in,
     const struct mcp_sim_options *options = view->options;
     const struct mcp_program *program = &in->program;
     double before = view->predicted->iteration_s;
-    double now = plain_s(ctx->arena, healthy, program, false, false, options);
+    double now = plain_s(ctx->arena, healthy, program, false, options);
     add_term(view, "data_parallel",
              "data-parallel transfers, entry by entry: the first gather and the last reduction "
              "have little to hide beside, and a message need not wait for a reduction",
              now - before);
     if (view->slow_link != NULL) {
         before = now;
-        now = plain_s(ctx->arena, &in->question, program, false, false, options);
+        now = plain_s(ctx->arena, &in->question, program, false, options);
         add_term(view, "slow_link", "the slow link", now - before);
     }
     if (options->slow_rank >= 0) {
         before = now;
-        now = plain_s(ctx->arena, &in->question, program, true, false, options);
+        now = plain_s(ctx->arena, &in->question, program, true, options);
         add_term(view, "slow_rank", "the slow rank, for which the others wait", now - before);
     }
+    double rest = mcp_sim_view_iteration_s(view) - now;
     if (options->noise > 0)
-        add_term(view, "noise", "jitter: every group waits for its slowest rank",
-                 mcp_sim_view_iteration_s(view) - now);
+        add_term(view, "noise", "jitter: every group waits for its slowest rank", rest);
+    else if (view->op_by_op)
+        add_term(view, "shared_links",
+                 "links that are shared: data-parallel transfers beside others on the same port",
+                 rest);
 }
 
 /* --- */
@@ -194,40 +201,108 @@ static void add_curves(struct mcp_arena *arena, struct mcp_pricer *pricer,
     view->curves = curves;
 }
 
+/* Unequal ranks are played slot by slot; all else op by op, unless asked otherwise. */
+static enum mcp_status choose_level(const struct sim_args *args,
+                                    const struct mcp_sim_options *options, bool *op_by_op,
+                                    struct mcp_error *err)
+{
+    bool unequal = options->noise > 0 || options->slow_rank >= 0;
+    bool files = args->timeline != NULL || args->trace != NULL;
+    *op_by_op = args->level.value < 0 ? !unequal : args->level.value == LEVEL_OP;
+    if (*op_by_op && unequal)
+        return mcp_fail(err, MCP_USAGE,
+                        "--level op plays equal ranks; leave out --noise and --slow-rank, or use "
+                        "--level slot");
+    if (files && !*op_by_op)
+        return mcp_fail(err, MCP_USAGE,
+                        "--timeline and --trace hold ops of equal ranks; leave out --noise, "
+                        "--slow-rank and --level slot");
+    return MCP_OK;
+}
+
+static enum mcp_status write_text(struct mcp_context *ctx, const char *path,
+                                  const struct mcp_text *text)
+{
+    MCP_TRY(mcp_file_replace(path, text->data, text->length, &ctx->err));
+    if (!mcp_same(path, "-"))
+        mcp_note("wrote %s", mcp_printable(ctx->arena, path));
+    return MCP_OK;
+}
+
+static enum mcp_status play_ops(struct mcp_context *ctx, const struct sim_args *args,
+                                const struct sim_input *in, struct mcp_sim_result *result)
+{
+    struct mcp_sim_ops_options options = {.shared_links = true};
+    struct mcp_sim_timeline *timeline = NULL;
+    struct mcp_text text = mcp_text_new(ctx->arena), trace = mcp_text_new(ctx->arena);
+    if (args->timeline != NULL || args->trace != NULL) {
+        timeline = mcp_sim_timeline_new(ctx->arena, &in->program);
+        options.span = mcp_sim_timeline_take;
+        options.context = timeline;
+    }
+    mcp_sim_play_ops(ctx->arena, &in->question, &in->program, &options, result);
+    if (args->timeline != NULL) {
+        mcp_sim_timeline_json(timeline, &text);
+        MCP_TRY(write_text(ctx, args->timeline, &text));
+    }
+    if (args->trace != NULL) {
+        mcp_sim_timeline_trace(timeline, result, &trace);
+        MCP_TRY(write_text(ctx, args->trace, &trace));
+    }
+    return MCP_OK;
+}
+
+/* The plan's memory, and its time on links as they should be. */
+static enum mcp_status explain(struct mcp_context *ctx, const struct sim_input *in,
+                               const struct mcp_question *healthy, struct mcp_sim_view *view)
+{
+    struct mcp_prediction *predicted = MCP_NEW(ctx->arena, struct mcp_prediction);
+    struct mcp_pricer *pricer = mcp_pricer_new(ctx->arena, healthy);
+    mcp_estimate(pricer, &in->plan, predicted);
+    view->predicted = predicted;
+    add_terms(ctx, in, healthy, view);
+    add_curves(ctx->arena, pricer, view);
+    struct mcp_text text = mcp_text_new(ctx->arena);
+    mcp_sim_view_text(&text, &ctx->style, view);
+    return mcp_output_result(ctx, &text, mcp_sim_view_json(ctx->arena, view));
+}
+
 static enum mcp_status simulate(struct mcp_context *ctx, const struct sim_args *args,
                                 struct sim_input *in)
 {
     struct mcp_sim_options options = mcp_sim_options_default();
     struct mcp_sim_result result;
-    struct mcp_prediction *predicted = MCP_NEW(ctx->arena, struct mcp_prediction);
     const struct mcp_cluster healthy_cluster = in->cluster;
     struct mcp_question healthy = in->question;
+    struct mcp_sim_view view = {.question = &in->question,
+                                .plan = &in->plan,
+                                .options = &options,
+                                .result = &result,
+                                .slow_link = args->slow_link};
     healthy.cluster = &healthy_cluster;
     options.noise = args->noise;
     options.seed = (uint64_t)args->seed;
     MCP_TRY(apply_slow_rank(ctx, args, in, &options));
     MCP_TRY(apply_slow_link(ctx, args, &in->cluster));
-    struct mcp_pricer *pricer = mcp_pricer_new(ctx->arena, &healthy);
-    mcp_estimate(pricer, &in->plan, predicted);
-    mcp_sim_play(ctx->arena, &in->question, &in->program, &options, &result);
-    struct mcp_sim_view view = {.question = &in->question,
-                                .plan = &in->plan,
-                                .predicted = predicted,
-                                .options = &options,
-                                .result = &result,
-                                .slow_link = args->slow_link};
-    add_terms(ctx, in, &healthy, &view);
-    add_curves(ctx->arena, pricer, &view);
-    struct mcp_text text = mcp_text_new(ctx->arena);
-    mcp_sim_view_text(&text, &ctx->style, &view);
-    return mcp_output_result(ctx, &text, mcp_sim_view_json(ctx->arena, &view));
+    MCP_TRY(choose_level(args, &options, &view.op_by_op, &ctx->err));
+    if (view.op_by_op)
+        MCP_TRY(play_ops(ctx, args, in, &result));
+    else
+        mcp_sim_play(ctx->arena, &in->question, &in->program, &options, &result);
+    return explain(ctx, in, &healthy, &view);
 }
 
 enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
 {
-    struct sim_args args = {.seed = 1};
+    struct sim_args args = {.seed = 1, .level = {-1, level_names, 2}};
     struct sim_input *in;
     const struct mcp_option options[] = {
+        {"Playing", MCP_OPT_HEADING, NULL, NULL},
+        {"level", MCP_OPT_CHOICE, &args.level,
+         "op: every op on its stream, links are shared; slot: entries alone (where --noise or "
+         "--slow-rank is given)"},
+        {"timeline", MCP_OPT_FILE, &args.timeline, "write every op's start and end to FILE"},
+        {"trace", MCP_OPT_FILE, &args.trace, "the same for chrome://tracing and ui.perfetto.dev"},
         {"Noise and faults", MCP_OPT_HEADING, NULL, NULL},
         {"noise", MCP_OPT_FRAC, &args.noise,
          "spread of compute time by rank and slot (standard deviation of its logarithm)"},
@@ -244,12 +319,14 @@ enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
         .description =
             "PLAN is a file that plan -o wrote. Its step program is verified and played event by "
             "event on its cluster: pipeline messages are waited for, data-parallel transfers run "
-            "beside compute. The difference from the planner's price is shown with its reasons.",
+            "beside compute, transfers that meet on a link share it. The difference from the "
+            "planner's price is shown with its reasons.",
         .min_operands = 1,
         .max_operands = 1,
         .options = options,
         .num_options = MCP_COUNT_OF(options),
         .examples = "mcpplan sim plan.json\n"
+                    "mcpplan sim plan.json --trace trace.json\n"
                     "mcpplan sim plan.json --noise 0.02 --seed 7\n"
                     "mcpplan sim plan.json --slow-rank 3:1.2 --slow-link infiniband:2\n",
     };

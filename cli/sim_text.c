@@ -150,6 +150,7 @@ static void put_inputs(struct mcp_json *object, const struct mcp_sim_view *view)
         mcp_json_set_null(object, "slow_rank");
     mcp_json_set_double(object, "slow_factor", options->slow_factor);
     mcp_json_set_string(object, "slow_link", view->slow_link);
+    mcp_json_set_string(object, "level", view->op_by_op ? "op" : "slot");
 }
 
 static void put_difference(struct mcp_arena *arena, struct mcp_json *object,

@@ -23,6 +23,7 @@ struct mcp_sim_view {
     const struct mcp_sim_result *result;
     const struct mcp_sim_curve *curves; /* [pipeline] */
     const char *slow_link;              /* as given; NULL: none */
+    bool op_by_op;                      /* else entry by entry, links not shared */
     int num_terms;
     struct mcp_sim_term terms[MCP_MOST_SIM_TERMS]; /* sum to simulated less predicted */
 };

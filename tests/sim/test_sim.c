@@ -143,3 +143,71 @@ Test(sim, a_slow_rank_never_helps)
         mcp_arena_free(arena);
     }
 }
+
+/* Replicas are alike: whose rank is slow changes nothing. */
+Test(sim, equal_nodes_can_be_exchanged)
+{
+    int looked_at = 0;
+    for (int seed = 0; seed < NUM_PLANS; seed++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct drawn *d = MCP_NEW(arena, struct drawn);
+        struct mcp_sim_options options = mcp_sim_options_default();
+        struct mcp_sim_result a, b;
+        random_plan_draw(arena, (uint64_t)seed, &d->random);
+        const struct mcp_plan *plan = &d->random.plan;
+        if (plan->data_parallel > 1 && plan->expert_parallel == 1 && looked_at < 40) {
+            struct mcp_coordinate at = {0};
+            mcp_program_build(arena, &d->random.question, plan, &d->program);
+            options.slow_factor = 1.4;
+            options.slow_rank = mcp_mesh_rank(plan, at);
+            mcp_sim_play(arena, &d->random.question, &d->program, &options, &a);
+            at.data = plan->data_parallel - 1;
+            options.slow_rank = mcp_mesh_rank(plan, at);
+            mcp_sim_play(arena, &d->random.question, &d->program, &options, &b);
+            cr_expect(eq(i64, a.step_ns, b.step_ns), "seed %d", seed);
+            looked_at++;
+        }
+        mcp_arena_free(arena);
+    }
+    cr_expect(eq(int, looked_at, 40));
+}
+
+/* Transfers beside compute against the same transfers alone. */
+Test(sim, overlap_never_loses)
+{
+    for (int seed = 0; seed < NUM_PLANS / 2; seed++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct drawn *d = MCP_NEW(arena, struct drawn);
+        const struct mcp_sim_options options = mcp_sim_options_default();
+        struct mcp_sim_result with, without;
+        random_plan_draw(arena, (uint64_t)seed, &d->random);
+        mcp_program_build(arena, &d->random.question, &d->random.plan, &d->program);
+        d->program.plan.overlap.data = true;
+        mcp_sim_play(arena, &d->random.question, &d->program, &options, &with);
+        d->program.plan.overlap.data = false;
+        mcp_sim_play(arena, &d->random.question, &d->program, &options, &without);
+        cr_expect(le(i64, with.step_ns, without.step_ns + 2 * with.events), "seed %d: %lld %lld",
+                  seed, (long long)with.step_ns, (long long)without.step_ns);
+        mcp_arena_free(arena);
+    }
+}
+
+/* 8 GPUs of one NVLink domain, ZeRO-0: the only data transfer of a layer is one ring
+ * all-reduce, 2 (n - 1) / n of its bytes, and latencies. */
+Test(sim, a_ring_all_reduce_alone_takes_what_the_formula_says)
+{
+    struct setup s;
+    setup_load(&s, "tiny", "dgx-h100", "megatron-core");
+    s.plan.data_parallel = 8;
+    s.plan.overlap.data = false;
+    setup_finish(&s, 2, MCP_RECOMPUTE_NONE);
+    const struct mcp_pricing pricing = {&s.question, &s.plan};
+    double bytes = 1 << 30, n = 8;
+    const struct mcp_tier *tier = &s.cluster.tiers[0];
+    double ring = 2 * (n - 1) / n * bytes / (tier->bandwidth_bytes_per_s * tier->efficiency_frac);
+    double small = mcp_collective_seconds(&pricing, MCP_FN_ALL_REDUCE, MCP_DATA, 1);
+    double large = mcp_collective_seconds(&pricing, MCP_FN_ALL_REDUCE, MCP_DATA, bytes);
+    cr_expect(ge(dbl, large, ring + small));
+    cr_expect(lt(dbl, large, ring + small + 20e-6), "the ramp of pipelined chunks at most");
+    mcp_arena_free(s.arena);
+}

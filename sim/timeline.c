@@ -1,0 +1,146 @@
+/* sim/timeline.c: spans kept, and written one a line. */
+#include "sim/timeline.h"
+
+#include "sim/cells.h"
+
+#include <stdio.h>
+
+struct mcp_sim_timeline {
+    struct mcp_arena *arena;
+    const struct mcp_program *program;
+    struct mcp_sim_span *spans;
+    size_t count, capacity;
+};
+
+struct mcp_sim_timeline *mcp_sim_timeline_new(struct mcp_arena *arena,
+                                              const struct mcp_program *program)
+{
+    struct mcp_sim_timeline *timeline = MCP_NEW(arena, struct mcp_sim_timeline);
+    timeline->arena = arena;
+    timeline->program = program;
+    return timeline;
+}
+
+void mcp_sim_timeline_take(void *context, const struct mcp_sim_span *span)
+{
+    struct mcp_sim_timeline *timeline = context;
+    timeline->spans = mcp_grow(timeline->arena, timeline->spans, timeline->count,
+                               &timeline->capacity, sizeof *timeline->spans);
+    timeline->spans[timeline->count++] = *span;
+}
+
+/* Seconds with nine digits: a nanosecond is what was played. */
+static void put_seconds(struct mcp_text *out, int64_t ns)
+{
+    mcp_text_add(out, "%lld.%09lld", (long long)(ns / 1000000000), (long long)(ns % 1000000000));
+}
+
+/* Microseconds, as traces have them. */
+static void put_us(struct mcp_text *out, int64_t ns)
+{
+    mcp_text_add(out, "%lld.%03lld", (long long)(ns / 1000), (long long)(ns % 1000));
+}
+
+void mcp_sim_timeline_json(const struct mcp_sim_timeline *timeline, struct mcp_text *out)
+{
+    bool first = true;
+    mcp_text_add(out, "{\"schema\":\"mcpplan.timeline/1\",\"kind\":\"predicted\",\"spans\":[");
+    for (size_t i = 0; i < timeline->count; i++) {
+        const struct mcp_sim_span *span = &timeline->spans[i];
+        if (span->op < 0)
+            continue;
+        mcp_text_add(out, "%s\n{\"rank\":%d,\"stream\":\"%s\",\"slot\":%d,\"entry\":%d,\"op\":%d",
+                     first ? "" : ",", mcp_sim_rank_on(&timeline->program->plan, 0, span->stage),
+                     mcp_stream_names[span->stream], span->slot, span->entry, span->op);
+        mcp_text_add(out, ",\"start_s\":");
+        put_seconds(out, span->start_ns);
+        mcp_text_add(out, ",\"end_s\":");
+        put_seconds(out, span->end_ns);
+        mcp_text_add(out, "}");
+        first = false;
+    }
+    mcp_text_add(out, "\n]}\n");
+}
+
+/* --- trace --- */
+
+static void put_names(const struct mcp_sim_timeline *timeline, struct mcp_text *out)
+{
+    for (int s = 0; s < timeline->program->num_classes; s++) {
+        mcp_text_add(out,
+                     "%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,"
+                     "\"args\":{\"name\":\"stage %d\"}}",
+                     s > 0 ? "," : "", s, s);
+        for (int t = 0; t < MCP_NUM_STREAMS; t++)
+            mcp_text_add(out,
+                         ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
+                         "\"args\":{\"name\":\"%s\"}}",
+                         s, t, mcp_stream_names[t]);
+    }
+}
+
+static void put_event(struct mcp_text *out, const char *name, const struct mcp_sim_span *span)
+{
+    mcp_text_add(out, ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":", name,
+                 span->stage, (int)span->stream);
+    put_us(out, span->start_ns);
+    mcp_text_add(out, ",\"dur\":");
+    put_us(out, span->end_ns - span->start_ns);
+    mcp_text_add(out, ",\"args\":{\"slot\":%d,\"entry\":%d,\"op\":%d}}", span->slot, span->entry,
+                 span->op);
+}
+
+static void put_span(const struct mcp_sim_timeline *timeline, struct mcp_text *out,
+                     const struct mcp_sim_span *span)
+{
+    const struct mcp_program *program = timeline->program;
+    const struct mcp_slot *slot = &program->classes[span->stage].slots[span->slot];
+    const struct mcp_entry *entry = &program->lists[slot->list].entries[span->entry];
+    const struct mcp_block *block = &program->types[entry->type].blocks[entry->role];
+    char name[64];
+    if (span->op >= 0)
+        snprintf(name, sizeof name, "%s", mcp_functions[block->ops[span->op].function].name);
+    else
+        snprintf(name, sizeof name, "%s layer %d", mcp_block_role_names[entry->role], entry->layer);
+    put_event(out, name, span);
+}
+
+static void put_slots(struct mcp_text *out, const struct mcp_sim_result *result, int stage)
+{
+    const struct mcp_sim_stage *of = &result->stages[stage];
+    for (int s = 0; s < of->num_slots; s++) {
+        const struct mcp_slot *slot = &of->slots[s];
+        const struct mcp_sim_slot_time *time = &of->times[s];
+        const struct mcp_sim_span span = {stage,          s,           -1, -1, MCP_STREAM_COMPUTE,
+                                          time->start_ns, time->end_ns};
+        char name[64];
+        if (time->end_ns == time->start_ns)
+            continue;
+        snprintf(name, sizeof name, "%s %d chunk %d", mcp_block_role_names[slot->pass],
+                 slot->microbatch, slot->chunk);
+        put_event(out, name, &span);
+    }
+}
+
+void mcp_sim_timeline_trace(const struct mcp_sim_timeline *timeline,
+                            const struct mcp_sim_result *result, struct mcp_text *out)
+{
+    int stages = timeline->program->num_classes;
+    int64_t *ends = MCP_ARRAY(timeline->arena, (size_t)stages * (size_t)MCP_NUM_STREAMS, int64_t);
+    mcp_text_add(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+    put_names(timeline, out);
+    for (int s = 0; s < stages; s++)
+        put_slots(out, result, s);
+    for (size_t i = 0; i < timeline->count; i++) {
+        struct mcp_sim_span span = timeline->spans[i];
+        int64_t *end_ns = &ends[span.stage * MCP_NUM_STREAMS + (int)span.stream];
+        if (span.op >= 0 && span.start_ns < *end_ns)
+            span.start_ns = *end_ns;
+        if (span.start_ns >= span.end_ns)
+            continue;
+        if (span.op >= 0)
+            *end_ns = span.end_ns;
+        put_span(timeline, out, &span);
+    }
+    mcp_text_add(out, "\n]}\n");
+}
