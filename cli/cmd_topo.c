@@ -146,6 +146,19 @@ static enum mcp_status build_cpu_cluster(struct mcp_context *ctx, const struct t
     return mcp_cluster_add_network(&topo->cluster, nodes_of(args), network_bytes_per_s, &ctx->err);
 }
 
+/* Where --network is not given, what the dump tells of the NICs. */
+static void take_nics(struct mcp_context *ctx, const struct topo_args *args,
+                      struct mcp_topo_view *topo, double *network_bytes_per_s)
+{
+    int count;
+    double rate = mcp_fabric_nic_rate(&topo->machine.node, &count);
+    if (args->nodes <= 1 || args->network != NULL || isnan(rate))
+        return;
+    *network_bytes_per_s = rate;
+    mcp_text_add(&topo->notes, "--network is not given: %d NIC%s of this file give each GPU %s\n",
+                 count, count == 1 ? "" : "s", mcp_show(ctx->arena, rate, MCP_BYTES_PER_SECOND));
+}
+
 static enum mcp_status build_gpu_cluster(struct mcp_context *ctx, const struct topo_args *args,
                                          double network_bytes_per_s, struct mcp_topo_view *topo)
 {
@@ -159,6 +172,7 @@ static enum mcp_status build_gpu_cluster(struct mcp_context *ctx, const struct t
             "--nodes and --network need --gpu NAME here: it is unknown which GPU this is");
     if (!topo->has_cluster)
         return MCP_OK;
+    take_nics(ctx, args, topo, &network_bytes_per_s);
     struct mcp_node_use use = {args->name, &gpu, fabric ? 1 : nodes_of(args),
                                fabric ? (double)NAN : network_bytes_per_s,
                                topo->is_this ? "detected on the machine that ran mcpplan"

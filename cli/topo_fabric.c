@@ -81,3 +81,31 @@ enum mcp_status mcp_fabric_apply(struct mcp_context *ctx, const struct mcp_fabri
     }
     return mcp_cluster_set_fabric(ctx->arena, cluster, num_nodes, &fabric, &ctx->err);
 }
+
+static bool is_next_to_gpu(const struct mcp_node *node, int nic)
+{
+    for (int gpu = 0; gpu < node->num_gpus; gpu++) {
+        enum mcp_link_kind kind = mcp_node_link(node, gpu, node->num_gpus + nic)->kind;
+        if (kind == MCP_LINK_PIX || kind == MCP_LINK_PXB)
+            return true;
+    }
+    return false;
+}
+
+double mcp_fabric_nic_rate(const struct mcp_node *node, int *count)
+{
+    int near = 0;
+    double sum = 0;
+    *count = 0;
+    for (int i = 0; i < node->num_nics; i++)
+        near += is_next_to_gpu(node, i);
+    for (int i = 0; i < node->num_nics; i++) {
+        if (near > 0 && !is_next_to_gpu(node, i))
+            continue;
+        if (!(node->nics[i].bytes_per_s > 0))
+            return (double)NAN;
+        sum += node->nics[i].bytes_per_s;
+        ++*count;
+    }
+    return *count > 0 && node->num_gpus > 0 ? sum / node->num_gpus : (double)NAN;
+}

@@ -4,6 +4,7 @@
 
 #include "cli/options.h"
 #include "core/cluster_fabric.h"
+#include "topologies/node.h"
 
 struct mcp_fabric_args {
     struct mcp_choice kind;
@@ -19,5 +20,9 @@ bool mcp_fabric_is_given(const struct mcp_fabric_args *args);
 enum mcp_status mcp_fabric_apply(struct mcp_context *ctx, const struct mcp_fabric_args *args,
                                  int num_nodes, double nic_bytes_per_s,
                                  struct mcp_cluster *cluster);
+
+/* What the NICs next to the GPUs (all, where none shares a PCIe switch with one) give
+ * each GPU; NaN when the rate of one is unknown. *count: how many they are. */
+double mcp_fabric_nic_rate(const struct mcp_node *node, int *count);
 
 #endif

@@ -35,6 +35,10 @@ ParameterizedTestParameters(topo, drawings)
          "topo_switched_x4.txt",
          false},
         {{"topo", GOLDEN "topo_crossing.dump", "~"}, "topo_crossing.txt", true},
+        {{"topo", GOLDEN "topo_rails.dump", "--gpu=h100-sxm-80gb", "--nodes=4", "--fabric=rail",
+          "~"},
+         "topo_rails.txt",
+         false},
         {{"topo", GOLDEN "topo_numa.dump", "~"}, "topo_numa.txt", false},
         {{"model", "tiny", "~"}, "model_tiny.txt", true},
     };
@@ -214,6 +218,16 @@ ParameterizedTestParameters(topo, answers)
          MCP_OK,
          "round trip 20.0 ms",
          ""},
+        {"rates of NICs are the network's",
+         {"topo", GOLDEN "topo_rails.dump", "--gpu=h100-sxm-80gb", "--nodes=4", "~"},
+         MCP_OK,
+         "network",
+         "2 NICs of this file give each GPU 25.0 GB/s"},
+        {"nothing tells the network",
+         {"topo", GOLDEN "topo_pairs.dump", "--gpu=h100-sxm-80gb", "--nodes=4", "~"},
+         MCP_INVALID,
+         "",
+         "need the bandwidth"},
         {"a network in a preset's place",
          {"topo", "dgx-h100:4", "--network=100Gbit/s", "~"},
          MCP_OK,
@@ -223,6 +237,32 @@ ParameterizedTestParameters(topo, answers)
     return cr_make_param_array(struct child_case, cases, sizeof cases / sizeof *cases);
 }
 ParameterizedTest(struct child_case *c, topo, answers, .init = child_settle_environment)
+{
+    child_check(c, NULL);
+}
+
+/* Every kind of machine that people have runs a model that people train. */
+#define PLANS(cluster)                                                                             \
+    {                                                                                              \
+        cluster,                                                                                   \
+            {"plan",                                                                               \
+             "--model=llama-3.1-8b",                                                               \
+             "--cluster=" cluster,                                                                 \
+             "--global-batch-size=64",                                                             \
+             "--sequence-length=2048",                                                             \
+             "--top=1",                                                                            \
+             "~"},                                                                                 \
+            MCP_OK, "an iteration", ""                                                             \
+    }
+ParameterizedTestParameters(topo, presets_plan)
+{
+    static struct child_case cases[] = {
+        PLANS("a100-pcie:2"), PLANS("h100-pcie:2"), PLANS("l40s:2"),    PLANS("rtx-4090:2"),
+        PLANS("mi300x:1"),    PLANS("gh200:8"),     PLANS("tpu-v5p:1"),
+    };
+    return cr_make_param_array(struct child_case, cases, sizeof cases / sizeof *cases);
+}
+ParameterizedTest(struct child_case *c, topo, presets_plan, .init = child_settle_environment)
 {
     child_check(c, NULL);
 }
