@@ -34,7 +34,8 @@ HEADERS   := $(wildcard $(addsuffix /*.h,$(FOLDERS)))
 BENCH_SRC := $(wildcard tests/bench/*.c)
 FUZZ_SRC  := $(wildcard tests/fuzz/fuzz_*.c)
 TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/%,$(wildcard tests/*/*.c))
-PRESETS   := $(wildcard models/*.json topologies/*.json topologies/gpus/*.json stacks/*.json)
+PRESETS   := $(wildcard models/*.json topologies/*.json topologies/gpus/*.json stacks/*.json \
+                        reports/page.*)
 ALL_C     := $(LIB_SRC) $(CLI_SRC) $(TEST_SRC) $(BENCH_SRC) $(FUZZ_SRC)
 obj        = $(patsubst %,$(BUILD)/%.o,$(1))
 

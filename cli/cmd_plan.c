@@ -1,6 +1,7 @@
 /* cli/cmd_plan.c: mcpplan plan: search, or predict what is pinned. */
 #include "cli/commands.h"
 #include "cli/plan_options.h"
+#include "cli/plan_report.h"
 #include "cli/plan_view.h"
 #include "cli/plan_watch.h"
 #include "core/units.h"
@@ -172,9 +173,8 @@ static enum mcp_status explain(struct mcp_context *ctx, const struct mcp_search_
     mcp_nearest_changes(ctx->arena, view->question, view->space, options, view->answer,
                         &view->changes);
     if (rule == mcp_rule_memory)
-        view->num_remedies =
-            mcp_remedies(ctx->arena, view->question, view->space, options,
-                         view->prediction->peak_memory_bytes, view->remedies);
+        view->num_remedies = mcp_remedies(ctx->arena, view->question, view->space, options,
+                                          view->prediction->peak_memory_bytes, view->remedies);
     return MCP_OK;
 }
 
@@ -406,6 +406,8 @@ static enum mcp_status show(struct mcp_context *ctx, const struct mcp_plan_args 
         ctx->output_path = NULL;
     if (!refused && args->dump_program)
         MCP_TRY(dump_program(ctx, view, args->dump_program));
+    if (!refused && args->report)
+        MCP_TRY(mcp_plan_report_write(ctx, args, view));
     MCP_TRY(mcp_output_result(ctx, &text, mcp_plan_view_json(ctx->arena, view)));
     return refused ? mcp_plan_view_fail(ctx->arena, view, &ctx->err) : MCP_OK;
 }

@@ -1,6 +1,7 @@
 /* cli/plan_options.c: what mcpplan plan is asked: options, the question, the space. */
 #include "cli/plan_options.h"
 
+#include "cli/plan_report.h"
 #include "core/text.h"
 #include "planner/require.h"
 #include "topologies/detect.h"
@@ -119,6 +120,8 @@ static struct mcp_option *search_options(struct mcp_plan_args *a, struct mcp_opt
         {"memory-waterfall", MCP_OPT_FLAG, &a->memory_waterfall,
          "what recompute and ZeRO save for these degrees, step by step"},
         {"What to write", MCP_OPT_HEADING, NULL, NULL},
+        {"report", MCP_OPT_FILE, &a->report,
+         "the answer with charts: a page (FILE.html) or Markdown (FILE.md)"},
         {"dump-program", MCP_OPT_FILE, &a->dump_program, "the plan's step, op by op"},
     };
     return add_rows(at, rows, MCP_COUNT_OF(rows));
@@ -178,6 +181,8 @@ bool mcp_plan_args_parse(struct mcp_context *ctx, struct mcp_plan_args *args, in
     if (ctx->status == MCP_OK && args->dump_program != NULL && mcp_same(args->dump_program, "-"))
         ctx->status = mcp_fail(&ctx->err, MCP_USAGE,
                                "--dump-program needs a file's name: standard output is the plan's");
+    if (ctx->status == MCP_OK && args->report != NULL)
+        ctx->status = mcp_plan_report_check(args->report, &ctx->err);
     return ctx->status == MCP_OK;
 }
 

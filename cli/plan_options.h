@@ -9,7 +9,7 @@ enum mcp_plan_method { MCP_METHOD_SEARCH, MCP_METHOD_RULE, MCP_METHOD_EXHAUSTIVE
 extern const char *const mcp_plan_method_names[MCP_NUM_METHODS];
 
 struct mcp_plan_args {
-    const char *model, *cluster, *stack, *attention, *dump_program;
+    const char *model, *cluster, *stack, *attention, *dump_program, *report;
     int gpus, top;
     int64_t global_batch_size, sequence_length;
     double memory_limit_frac;

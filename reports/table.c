@@ -81,6 +81,26 @@ static const char *cell_at(const struct mcp_table *table, size_t row, int column
     return index < table->num_cells ? table->cells[index] : "";
 }
 
+int mcp_table_num_columns(const struct mcp_table *table)
+{
+    return table->num_columns;
+}
+
+const struct mcp_column *mcp_table_column(const struct mcp_table *table, int column)
+{
+    return &table->columns[column];
+}
+
+const char *mcp_table_text(const struct mcp_table *table, size_t row, int column)
+{
+    return cell_at(table, row, column);
+}
+
+enum mcp_color mcp_table_row_color(const struct mcp_table *table, size_t row)
+{
+    return table->rows[row].color;
+}
+
 static int larger(int a, int b)
 {
     return a > b ? a : b;

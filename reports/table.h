@@ -43,6 +43,11 @@ void mcp_table_paint_row(struct mcp_table *table, enum mcp_color color);
 void mcp_table_rule(struct mcp_table *table);
 
 size_t mcp_table_num_rows(const struct mcp_table *table);
+int mcp_table_num_columns(const struct mcp_table *table);
+/* What is in it, for writers that live elsewhere. */
+const struct mcp_column *mcp_table_column(const struct mcp_table *table, int column);
+const char *mcp_table_text(const struct mcp_table *table, size_t row, int column);
+enum mcp_color mcp_table_row_color(const struct mcp_table *table, size_t row);
 
 /* Appends the table to `out`. A terminal's is fitted into style->width: the
  * widest left-aligned columns wrap their words. Markdown is never wrapped. */

@@ -1,0 +1,388 @@
+/* cli/plan_report.c: a plan as a report: the answer, where time goes, the layout. */
+#include "cli/plan_report.h"
+
+#include "cli/commands.h"
+#include "core/mesh.h"
+#include "core/units.h"
+#include "reports/html.h"
+#include "reports/markdown.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool is_html(const char *path)
+{
+    return mcp_ends_with(path, ".html") || mcp_ends_with(path, ".htm");
+}
+
+enum mcp_status mcp_plan_report_check(const char *path, struct mcp_error *err)
+{
+    if (is_html(path) || mcp_ends_with(path, ".md"))
+        return MCP_OK;
+    return mcp_fail(err, MCP_USAGE,
+                    "--report writes a page or Markdown, as the file's name says: end it in .html "
+                    "or .md");
+}
+
+/* The answer */
+
+static const char *machines_text(struct mcp_arena *arena, const struct mcp_cluster *cluster)
+{
+    struct mcp_text text = mcp_text_new(arena);
+    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++) {
+        const struct mcp_cluster *pool = mcp_cluster_pool(cluster, i);
+        mcp_text_add(&text, "%s%s × %s in %s node%s", i > 0 ? " and " : "",
+                     mcp_show_integer(arena, mcp_pool_gpus(pool)), pool->gpu.name,
+                     mcp_show_integer(arena, pool->num_nodes), pool->num_nodes == 1 ? "" : "s");
+    }
+    return text.data;
+}
+
+static const char *subtitle_text(struct mcp_arena *arena, const struct mcp_question *question)
+{
+    const struct mcp_job *job = question->job;
+    return mcp_format(arena, "on %s · batch %s × %s tokens · %s · %s",
+                      machines_text(arena, question->cluster),
+                      mcp_show_integer(arena, job->global_batch_size),
+                      mcp_show_integer(arena, job->sequence_length),
+                      mcp_precision_names[job->precision], question->stack->name);
+}
+
+static void add_figure(struct mcp_report *report, const char *label, const char *value,
+                       const char *note)
+{
+    const struct mcp_report_figure figure = {label, value, note, NAN};
+    mcp_report_figure(report, MCP_TONE_PLAIN, &figure);
+}
+
+static const char *percent(struct mcp_arena *arena, double frac)
+{
+    return mcp_format(arena, "%.1f %%", 100 * frac);
+}
+
+static void add_memory_figure(struct mcp_report *report, const struct mcp_plan_view *view)
+{
+    struct mcp_arena *arena = report->arena;
+    const struct mcp_prediction *p = view->prediction;
+    const char *limit = mcp_plan_gib(arena, p->memory_limit_bytes);
+    const struct mcp_report_figure figure = {
+        "Peak memory", mcp_plan_gib(arena, p->peak_memory_bytes),
+        p->fits ? mcp_format(arena, "of %s: fits", limit)
+                : mcp_format(arena, "of %s: %s too much", limit,
+                             mcp_plan_gib(arena, p->peak_memory_bytes - p->memory_limit_bytes)),
+        (double)p->peak_memory_bytes / (double)p->memory_limit_bytes};
+    mcp_report_figure(report, p->fits ? MCP_TONE_GOOD : MCP_TONE_BAD, &figure);
+}
+
+static void add_figures(struct mcp_report *report, const struct mcp_plan_view *view)
+{
+    struct mcp_arena *arena = report->arena;
+    const struct mcp_prediction *p = view->prediction;
+    const struct mcp_cluster *cluster = view->question->cluster;
+    double off = p->uncertainty_frac * p->iteration_s;
+    double price = cluster->gpu.price_per_gpu_hour;
+    add_figure(report, "Iteration", mcp_show(arena, p->iteration_s, MCP_SECONDS),
+               mcp_format(arena, "± %.0f %%: %s to %s", 100 * p->uncertainty_frac,
+                          mcp_show(arena, p->iteration_s - off, MCP_SECONDS),
+                          mcp_show(arena, p->iteration_s + off, MCP_SECONDS)));
+    add_figure(report, "Tokens a second", mcp_show_count(arena, p->tokens_per_s),
+               mcp_format(arena, "%s on each %s",
+                          mcp_show_count(arena, p->tokens_per_s / mcp_cluster_gpus(cluster)),
+                          mcp_plan_device(view->question)));
+    add_figure(
+        report, "MFU", percent(arena, p->model_flops_utilization),
+        mcp_format(arena, "%s with recompute", percent(arena, p->hardware_flops_utilization)));
+    add_memory_figure(report, view);
+    add_figure(report, "Bubble", percent(arena, p->bubble_frac),
+               mcp_format(arena, "%s over the ideal", percent(arena, p->bubble_over_ideal)));
+    add_figure(report, "Exposed communication", percent(arena, p->exposed_comm_frac),
+               "of the step, the rest is hidden");
+    if (isfinite(price) && mcp_cluster_num_pools(cluster) == 1)
+        add_figure(
+            report, "Cost of an iteration",
+            mcp_format(arena, "%.3g", p->iteration_s / 3600 * price * mcp_cluster_gpus(cluster)),
+            mcp_format(arena, "at %.3g an hour and %s", price, mcp_plan_device(view->question)));
+}
+
+/* Kinds of time, the inks in their order. */
+static const struct mcp_report_part *cost_parts(struct mcp_arena *arena)
+{
+    struct mcp_report_part *parts = MCP_ARRAY(arena, MCP_NUM_COSTS, struct mcp_report_part);
+    for (int i = 0; i < MCP_NUM_COSTS; i++)
+        parts[i] = (struct mcp_report_part){mcp_cost_names[i], i % MCP_NUM_INKS};
+    return parts;
+}
+
+static void add_costs(struct mcp_report *report, const char *title, const char *const *rows,
+                      const double *values, int num_rows)
+{
+    const struct mcp_report_bars bars = {
+        title,       MCP_NUM_COSTS, num_rows, cost_parts(report->arena), rows, values,
+        MCP_SECONDS, NAN,           ""};
+    mcp_report_bars(report, &bars);
+}
+
+void mcp_plan_report_answer(struct mcp_report *report, const struct mcp_plan_view *view)
+{
+    static const char *const mean[] = {"one iteration"};
+    struct mcp_arena *arena = report->arena;
+    bool proven = view->answer->record.proven_optimal;
+    if (view->arithmetic)
+        mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN, view->arithmetic);
+    mcp_report_say(report, MCP_REPORT_LEAD, MCP_TONE_PLAIN,
+                   mcp_plan_degrees_text(arena, &view->plan));
+    mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN,
+                   mcp_plan_choices_text(arena, &view->plan, view->question->job));
+    if (view->predicts)
+        mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN,
+                       "everything was pinned, so this plan is predicted, not chosen");
+    else if (view->answer->count > 0)
+        mcp_report_say(report, MCP_REPORT_PROSE, proven ? MCP_TONE_GOOD : MCP_TONE_WARN,
+                       mcp_plan_proof_text(arena, view));
+    for (int i = 0; i < view->refusals.count; i++)
+        mcp_report_say(report, MCP_REPORT_POINT, MCP_TONE_BAD, view->refusals.items[i].text);
+    for (int i = 0; i < view->requirements->count; i++)
+        mcp_report_say(report, MCP_REPORT_POINT, MCP_TONE_PLAIN,
+                       mcp_format(arena, "required: %s", view->requirements->items[i].text));
+    if (view->halves_text)
+        mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN, view->halves_text);
+    add_figures(report, view);
+    add_costs(report, "An iteration by kind of time, mean over all ranks", mean,
+              view->prediction->cost_s, 1);
+}
+
+/* Where time goes */
+
+static const char *const *stage_names(struct mcp_arena *arena, int stages)
+{
+    const char **names = MCP_ARRAY(arena, stages, const char *);
+    for (int i = 0; i < stages; i++)
+        names[i] = mcp_format(arena, "stage %d", i);
+    return names;
+}
+
+static const char *const cost_texts[MCP_NUM_COSTS] = {
+    [MCP_COST_MATMUL] = "matrix products",
+    [MCP_COST_ATTENTION] = "attention kernels",
+    [MCP_COST_ELEMENTWISE] = "element-wise kernels, norms, casts: bound by memory",
+    [MCP_COST_LAUNCH] = "start-up of kernels on the device",
+    [MCP_COST_TENSOR] = "tensor-parallel collectives, as far as nothing hides them",
+    [MCP_COST_CONTEXT] = "exchange of keys and values between context ranks, likewise",
+    [MCP_COST_EXPERT] = "all-to-all between experts, likewise",
+    [MCP_COST_PIPELINE] = "messages between stages, likewise",
+    [MCP_COST_DATA] = "gradients and weights between replicas, likewise",
+    [MCP_COST_OPTIMIZER] = "update of the weights",
+    [MCP_COST_HOST] = "the device waits for its host",
+    [MCP_COST_BUBBLE] = "a stage waits for one that has not sent yet",
+};
+
+static void add_cost_table(struct mcp_report *report, const struct mcp_prediction *p)
+{
+    static const struct mcp_column columns[] = {{"kind", "", MCP_LEFT},
+                                                {"what it is", "", MCP_LEFT},
+                                                {"in the step", "", MCP_RIGHT},
+                                                {"share", "", MCP_RIGHT},
+                                                {"in all, hidden too", "", MCP_RIGHT}};
+    struct mcp_arena *arena = report->arena;
+    struct mcp_table *table = mcp_table_new(arena, columns, (int)MCP_COUNT_OF(columns));
+    for (int i = 0; i < MCP_NUM_COSTS; i++) {
+        if (!(p->cost_s[i] > 0) && !(p->comm_s[i] > 0))
+            continue;
+        mcp_table_cell(table, "%s", mcp_cost_names[i]);
+        mcp_table_cell(table, "%s", cost_texts[i]);
+        mcp_table_cell(table, "%s", mcp_show(arena, p->cost_s[i], MCP_SECONDS));
+        mcp_table_cell(table, "%s", percent(arena, p->cost_s[i] / p->iteration_s));
+        mcp_table_cell(table, "%s",
+                       p->comm_s[i] > 0 ? mcp_show(arena, p->comm_s[i], MCP_SECONDS) : "");
+    }
+    mcp_report_table(report, MCP_REPORT_TABLE, "", table);
+}
+
+void mcp_plan_report_time(struct mcp_report *report, const struct mcp_plan_view *view)
+{
+    struct mcp_arena *arena = report->arena;
+    const struct mcp_prediction *p = view->prediction;
+    int stages = view->plan.pipeline_parallel;
+    double *values = MCP_ARRAY(arena, stages * MCP_NUM_COSTS, double);
+    for (int i = 0; i < stages; i++)
+        memcpy(values + i * MCP_NUM_COSTS, p->stages[i].cost_s, sizeof p->stages[i].cost_s);
+    mcp_report_say(report, MCP_REPORT_SECTION, MCP_TONE_PLAIN, "Where the time goes");
+    if (stages > 1)
+        add_costs(report, "An iteration by kind of time, stage by stage",
+                  stage_names(arena, stages), values, stages);
+    add_cost_table(report, p);
+}
+
+/* Layout over nodes */
+
+enum { MOST_ROWS = 24 };
+
+/* Coordinates of a row's ranks, lowest and highest. */
+struct extent {
+    struct mcp_coordinate from, to;
+};
+
+static int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static void widen(struct extent *extent, struct mcp_coordinate at)
+{
+    extent->from.context = smaller(extent->from.context, at.context);
+    extent->from.data = smaller(extent->from.data, at.data);
+    extent->from.pipeline = smaller(extent->from.pipeline, at.pipeline);
+    extent->to.context = larger(extent->to.context, at.context);
+    extent->to.data = larger(extent->to.data, at.data);
+    extent->to.pipeline = larger(extent->to.pipeline, at.pipeline);
+}
+
+static void add_span(struct mcp_text *text, const char *what, int from, int to)
+{
+    mcp_text_add(text, "%s%s%s %d", text->length > 0 ? ", " : "", what, from == to ? "" : "s",
+                 from);
+    if (to > from)
+        mcp_text_add(text, "–%d", to);
+}
+
+static const char *extent_text(struct mcp_arena *arena, const struct mcp_plan *plan,
+                               const struct extent *extent, const char *gpu)
+{
+    struct mcp_text text = mcp_text_new(arena);
+    add_span(&text, "stage", extent->from.pipeline, extent->to.pipeline);
+    if (plan->data_parallel > 1)
+        add_span(&text, "replica", extent->from.data, extent->to.data);
+    if (plan->context_parallel > 1)
+        add_span(&text, "context rank", extent->from.context, extent->to.context);
+    if (gpu)
+        mcp_text_add(&text, ", %s", gpu);
+    return text.data;
+}
+
+/* The node of `ranks` ranks from `first` on. */
+static struct mcp_report_grid_row node_row(struct mcp_arena *arena, const struct mcp_plan *plan,
+                                           int first, int ranks, struct extent *extent)
+{
+    int *cells = MCP_ARRAY(arena, ranks, int);
+    bool *begins = MCP_ARRAY(arena, ranks, bool);
+    struct mcp_coordinate before = mcp_mesh_coordinate(plan, first);
+    *extent = (struct extent){before, before};
+    for (int i = 0; i < ranks; i++) {
+        struct mcp_coordinate at = mcp_mesh_coordinate(plan, first + i);
+        cells[i] = at.pipeline;
+        begins[i] = at.context != before.context || at.data != before.data ||
+                    at.pipeline != before.pipeline;
+        widen(extent, at);
+        before = at;
+    }
+    return (struct mcp_report_grid_row){NULL, NULL, ranks, cells, begins};
+}
+
+static bool alike(const struct mcp_report_grid_row *a, const struct mcp_report_grid_row *b)
+{
+    size_t count = (size_t)a->num_cells;
+    return a->num_cells == b->num_cells && memcmp(a->cells, b->cells, count * sizeof(int)) == 0 &&
+           memcmp(a->begins, b->begins, count * sizeof(bool)) == 0;
+}
+
+/* Rows of nodes that look alike, being made. */
+struct map {
+    struct mcp_arena *arena;
+    const struct mcp_plan *plan;
+    struct mcp_report_grid_row *rows;
+    struct extent *extents;
+    int count, node, rank;
+};
+
+static void finish_row(struct map *map, int first_node, const char *gpu)
+{
+    struct mcp_text label = mcp_text_new(map->arena);
+    add_span(&label, "node", first_node, map->node - 1);
+    map->rows[map->count].label = label.data;
+    map->rows[map->count].note = extent_text(map->arena, map->plan, &map->extents[map->count], gpu);
+    map->count++;
+}
+
+static void add_pool(struct map *map, const struct mcp_cluster *pool, const char *gpu)
+{
+    int first_node = map->node;
+    for (int i = 0; i < pool->num_nodes; i++) {
+        struct extent extent;
+        const struct mcp_report_grid_row row =
+            node_row(map->arena, map->plan, map->rank, pool->gpus_per_node, &extent);
+        if (i > 0 && !alike(&row, &map->rows[map->count])) {
+            finish_row(map, first_node, gpu);
+            first_node = map->node;
+        }
+        if (first_node == map->node) {
+            map->rows[map->count] = row;
+            map->extents[map->count] = extent;
+        }
+        widen(&map->extents[map->count], extent.from);
+        widen(&map->extents[map->count], extent.to);
+        map->node++;
+        map->rank += pool->gpus_per_node;
+    }
+    finish_row(map, first_node, gpu);
+}
+
+void mcp_plan_report_layout(struct mcp_report *report, const struct mcp_plan_view *view)
+{
+    struct mcp_arena *arena = report->arena;
+    const struct mcp_cluster *cluster = view->question->cluster;
+    int pools = mcp_cluster_num_pools(cluster), nodes = 0;
+    for (int i = 0; i < pools; i++)
+        nodes += mcp_cluster_pool(cluster, i)->num_nodes;
+    struct map map = {arena,
+                      &view->plan,
+                      MCP_ARRAY(arena, nodes, struct mcp_report_grid_row),
+                      MCP_ARRAY(arena, nodes, struct extent),
+                      0,
+                      0,
+                      0};
+    for (int i = 0; i < pools; i++)
+        add_pool(&map, mcp_cluster_pool(cluster, i),
+                 pools > 1 ? mcp_cluster_pool(cluster, i)->gpu.name : NULL);
+    struct mcp_report_grid grid = {"Stages over nodes", "",       view->plan.pipeline_parallel - 1,
+                                   map.count,           map.rows, 0};
+    grid.cells_are = mcp_format(arena, "pipeline stage of a %s", mcp_plan_device(view->question));
+    if (map.count > MOST_ROWS) {
+        grid.rows_left_out = map.count - MOST_ROWS;
+        grid.num_rows = MOST_ROWS;
+        map.rows[MOST_ROWS - 1] = map.rows[map.count - 1];
+    }
+    mcp_report_say(report, MCP_REPORT_SECTION, MCP_TONE_PLAIN, "Layout over the machines");
+    mcp_report_grid(report, &grid);
+}
+
+/* The whole */
+
+enum mcp_status mcp_plan_report_write(struct mcp_context *ctx, const struct mcp_plan_args *args,
+                                      const struct mcp_plan_view *view)
+{
+    struct mcp_arena *arena = ctx->arena;
+    struct mcp_text out = mcp_text_new(arena);
+    struct mcp_report report =
+        mcp_report_new(arena, view->question->model->name, subtitle_text(arena, view->question));
+    report.made_by =
+        "made by mcpplan " MCP_VERSION "; every number is a prediction unless it says otherwise";
+    mcp_plan_report_answer(&report, view);
+    mcp_plan_report_play(&report, view);
+    mcp_plan_report_time(&report, view);
+    mcp_plan_report_layout(&report, view);
+    mcp_plan_report_others(&report, view);
+    mcp_plan_report_search(&report, view);
+    mcp_plan_report_inputs(&report, view, args->stack ? args->stack : view->question->stack->name);
+    if (is_html(args->report))
+        mcp_report_html(&report, &out);
+    else
+        mcp_report_markdown(&report, &out);
+    MCP_TRY(mcp_file_replace(args->report, out.data, out.length, &ctx->err));
+    mcp_note("wrote %s", mcp_printable(arena, args->report));
+    return MCP_OK;
+}
