@@ -7,11 +7,12 @@
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* --- waves --- */
 
 enum { LONGEST_WAVE = 64 };
-static const double worth_threads_s = 2e-3;
+static const double worth_threads_s = 0.03;
 enum { MOST_MILPS = 64, MILPS_OF_RUNNER_UP = 1 }; /* of one tuple */
 
 enum wave_kind {
@@ -121,26 +122,38 @@ static int desks_of(const struct wave *wave)
     return count;
 }
 
-/* As far as there are desks for them, and where the last wave tells that there is work
- * for longer than it takes to start them. */
+/* As far as there are desks for them, and, unless they were asked for, where the last wave
+ * tells that there is work for longer than they take to start and to wait for each other. */
 static int threads_for(const struct wave *wave)
 {
     int desks = desks_of(wave), most = wave->search->num_threads;
-    if (wave->each_s * wave->count < worth_threads_s)
+    bool asked = wave->search->options->num_threads > 0;
+    if (!asked && wave->each_s * wave->count < worth_threads_s)
         return 1;
     return desks < most ? desks : most;
+}
+
+static double thread_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static void run_wave(struct wave *wave)
 {
     int threads = wave->search->num_threads > 1 ? threads_for(wave) : 1;
-    double before_s = omp_get_wtime();
-#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
-    for (int i = 0; i < wave->count; i++)
+    double took_s = 0;
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)                   \
+    reduction(+ : took_s)
+    for (int i = 0; i < wave->count; i++) {
+        double before_s = thread_s();
         work_at_desk(wave, i);
+        took_s += thread_s() - before_s;
+    }
     if (threads > 1)
         omp_pause_resource_all(omp_pause_soft); /* else they spin until the next wave */
-    wave->each_s = (omp_get_wtime() - before_s) * threads / wave->count;
+    wave->each_s = took_s / wave->count;
 }
 
 /* Are uniform plans not the last word? */

@@ -44,7 +44,7 @@ struct mcp_search_options {
                         proven, the others are good splits of their tuples, not proven */
     bool exhaustive; /* price also what cannot win: planner/exhaustive.h */
     bool smallest;   /* find too what needs the least memory, whether it fits or not */
-    int num_threads; /* 0: as many as there are cores, or OMP_NUM_THREADS says */
+    int num_threads; /* 0: as many as are worth it, at most OMP_NUM_THREADS or the cores */
     bool uniform;    /* layers spread evenly, all with the same recompute; --objective memory
                         always is */
     /* Called by one thread, now and then. done_frac of what may have to be looked at;
