@@ -15,6 +15,7 @@ static const struct command commands[] = {
     {"model", mcp_cmd_model},
     {"topo", mcp_cmd_topo},
     {"validate", mcp_cmd_validate},
+    {"capacity", mcp_cmd_capacity},
 };
 enum { NUM_COMMANDS = (int)MCP_COUNT_OF(commands) };
 
