@@ -132,16 +132,16 @@ static double at_most(const struct mcp_requirements *requirements, enum mcp_requ
     return most;
 }
 
-/* A device may hold no more than the job, or a requirement, says. */
+/* A device may hold no more than the job, or a requirement, says; where pools differ, what
+ * is in bytes is a larger share of the smaller. */
 static void limit_memory(struct mcp_pool *pool)
 {
     const struct mcp_cluster *cluster = pool->question.cluster;
-    double bytes = (double)cluster->gpu.memory_bytes, most = 0;
-    bytes *= at_most(pool->requirements, MCP_REQUIRE_PEAK_MEMORY_FRAC, 1);
-    bytes = at_most(pool->requirements, MCP_REQUIRE_PEAK_MEMORY_BYTES, bytes);
+    double frac = at_most(pool->requirements, MCP_REQUIRE_PEAK_MEMORY_FRAC, 1), most = 0;
+    double bytes = at_most(pool->requirements, MCP_REQUIRE_PEAK_MEMORY_BYTES, HUGE_VAL);
     for (int i = 0; i < mcp_cluster_num_pools(cluster); i++)
         most = fmax(most, bytes / (double)mcp_cluster_pool(cluster, i)->gpu.memory_bytes);
-    pool->job.memory_limit_frac = fmin(pool->job.memory_limit_frac, most);
+    pool->job.memory_limit_frac = fmin(pool->job.memory_limit_frac, fmin(frac, most));
 }
 
 static bool may_recompute(const struct mcp_pool *pool, int recompute)

@@ -101,7 +101,8 @@ static void open_desk(struct mcp_search *search)
     desk->prediction = MCP_NEW(desk->arena, struct mcp_prediction);
 }
 
-static void tell(const struct mcp_search *search, const struct mcp_lot *lot,
+/* frac: of the lot's tuples. */
+static void tell(const struct mcp_search *search, const struct mcp_lot *lot, double frac,
                  const struct mcp_found **best)
 {
     const struct mcp_tuple *found = &lot->best[MCP_KEEPS_ALL];
@@ -110,7 +111,7 @@ static void tell(const struct mcp_search *search, const struct mcp_lot *lot,
         *best = &found->found;
     if (search->options->progress != NULL)
         search->options->progress(search->options->progress_context,
-                                  (double)(lot - search->lots + 1) / search->num_lots, *best);
+                                  ((double)(lot - search->lots) + frac) / search->num_lots, *best);
 }
 
 /* Asked to stop: what is left could be anything. */
@@ -139,9 +140,10 @@ void mcp_search_all(struct mcp_search *search)
         lot->layout = layouts[i];
         mcp_space_tuples(search->arena, search->question, search->space, &lot->layout,
                          &lot->choices);
-        int64_t tuples = mcp_choices_count(&lot->choices);
-        for (int64_t k = 0; k < tuples && !stopped(search); k += lot->choices.recomputes.count)
+        int64_t tuples = mcp_choices_count(&lot->choices), each = lot->choices.recomputes.count;
+        for (int64_t k = 0; k < tuples && !stopped(search); k += each) {
             judge(search, i, k);
-        tell(search, lot, &best);
+            tell(search, lot, (double)(k + each) / (double)tuples, &best);
+        }
     }
 }

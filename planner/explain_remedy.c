@@ -137,9 +137,9 @@ static bool halve(struct trial *trial, const char *name, int64_t *value, struct 
         return false;
     out->name = name;
     out->value = (double)half;
-    out->text = mcp_format(trial->arena, "%s=%s instead of %s", name,
-                           mcp_show_integer(trial->arena, half),
-                           mcp_show_integer(trial->arena, now));
+    out->text =
+        mcp_format(trial->arena, "%s=%s instead of %s", name, mcp_show_integer(trial->arena, half),
+                   mcp_show_integer(trial->arena, now));
     return true;
 }
 
@@ -174,8 +174,8 @@ static bool more_nodes(struct trial *trial, struct mcp_remedy *out)
             return false;
     out->name = "gpus";
     out->value = (double)(fewer_nodes(trial, few, &out->found) * each);
-    out->text = mcp_format(trial->arena, "gpus=%.0f instead of %lld", out->value,
-                           (long long)before);
+    out->text =
+        mcp_format(trial->arena, "gpus=%.0f instead of %lld", out->value, (long long)before);
     return true;
 }
 

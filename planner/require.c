@@ -383,6 +383,19 @@ static double knob_value(enum mcp_knob knob, const struct mcp_plan *plan)
                                              : mcp_knob_value(knob, &whole);
 }
 
+/* Of the device of which most is in use, whichever pool it is from. */
+static double memory_frac(const struct mcp_question *question, const struct mcp_plan *plan,
+                          const struct mcp_prediction *prediction)
+{
+    double most = 0;
+    for (int s = 0; s < plan->pipeline_parallel; s++) {
+        int pool = plan->stage_pool != NULL ? plan->stage_pool[s] : 0;
+        double all = (double)mcp_cluster_pool(question->cluster, pool)->gpu.memory_bytes;
+        most = fmax(most, (double)mcp_memory_total(&prediction->stages[s].memory) / all);
+    }
+    return most;
+}
+
 double mcp_require_value(const struct mcp_question *question, enum mcp_require_name name,
                          const struct mcp_plan *plan, const struct mcp_prediction *prediction)
 {
@@ -398,7 +411,7 @@ double mcp_require_value(const struct mcp_question *question, enum mcp_require_n
     case MCP_REQUIRE_PEAK_MEMORY_BYTES:
         return (double)prediction->peak_memory_bytes;
     case MCP_REQUIRE_PEAK_MEMORY_FRAC:
-        return (double)prediction->peak_memory_bytes / (double)question->cluster->gpu.memory_bytes;
+        return memory_frac(question, plan, prediction);
     case MCP_REQUIRE_MFU:
         return prediction->model_flops_utilization;
     case MCP_REQUIRE_BUBBLE_FRAC:
