@@ -16,7 +16,7 @@ struct sim_args {
     double noise;
     int64_t seed;
     const char *slow_rank, *slow_link;
-    struct mcp_choice level;
+    struct mcp_choice level, schedule;
     const char *timeline, *trace;
 };
 
@@ -29,6 +29,8 @@ struct sim_input {
     struct mcp_question question;
     struct mcp_plan plan;
     struct mcp_program program;
+    struct mcp_cluster slow_cluster; /* its links as --slow-link has them */
+    struct mcp_question slow_question;
 };
 
 static enum mcp_status read_question(struct mcp_context *ctx, struct mcp_json *json,
@@ -48,7 +50,8 @@ static enum mcp_status read_question(struct mcp_context *ctx, struct mcp_json *j
 }
 
 /* Loaded, legal, built and verified. */
-static enum mcp_status read_plan(struct mcp_context *ctx, const char *path, struct sim_input *in)
+static enum mcp_status read_plan(struct mcp_context *ctx, const char *path,
+                                 const struct mcp_choice *schedule, struct sim_input *in)
 {
     struct mcp_json *json;
     const char *schema = "";
@@ -60,6 +63,8 @@ static enum mcp_status read_plan(struct mcp_context *ctx, const char *path, stru
                              mcp_shown(ctx->arena, schema));
     MCP_TRY(read_question(ctx, json, in));
     MCP_TRY(mcp_plan_from_json(ctx->arena, json, &in->plan, &ctx->err));
+    if (schedule->value >= 0)
+        in->plan.schedule = (enum mcp_schedule)schedule->value;
     if (!mcp_legal(ctx->arena, &in->question, &in->plan, &refusals))
         return mcp_fail(&ctx->err, MCP_INVALID, "%s: %s", mcp_shown(ctx->arena, path),
                         refusals.items[0].text);
@@ -80,20 +85,26 @@ static enum mcp_status read_factor(struct mcp_context *ctx, const char *option, 
     return MCP_OK;
 }
 
+static enum mcp_status read_rank(struct mcp_context *ctx, const struct sim_input *in,
+                                 const char *text, int *out)
+{
+    int64_t rank = 0;
+    int world = mcp_plan_world(&in->plan);
+    if (!mcp_parse_int64(text, &rank) || rank < 0 || rank >= world)
+        return mcp_fail(&ctx->err, MCP_USAGE, "there is no rank '%s'; the plan's are 0 to %d",
+                        mcp_shown(ctx->arena, text), world - 1);
+    *out = (int)rank;
+    return MCP_OK;
+}
+
 static enum mcp_status apply_slow_rank(struct mcp_context *ctx, const struct sim_args *args,
                                        const struct sim_input *in, struct mcp_sim_options *options)
 {
-    const char *name;
-    int64_t rank;
+    const char *name = "";
     if (args->slow_rank == NULL)
         return MCP_OK;
     MCP_TRY(read_factor(ctx, "slow-rank", args->slow_rank, &name, &options->slow_factor));
-    int world = mcp_plan_world(&in->plan);
-    if (!mcp_parse_int64(name, &rank) || rank < 0 || rank >= world)
-        return mcp_fail(&ctx->err, MCP_USAGE, "--slow-rank %s: ranks of the plan are 0 to %d",
-                        mcp_shown(ctx->arena, args->slow_rank), world - 1);
-    options->slow_rank = (int)rank;
-    return MCP_OK;
+    return read_rank(ctx, in, name, &options->slow_rank);
 }
 
 /* Every link of the tier, in all pools that have one of that name. */
@@ -112,30 +123,45 @@ static bool slow_tiers(struct mcp_cluster *cluster, const char *name, double fac
     return found;
 }
 
-static enum mcp_status apply_slow_link(struct mcp_context *ctx, const struct sim_args *args,
-                                       struct mcp_cluster *cluster)
+/* The cluster with that tier slower; its pools are copied. */
+static enum mcp_status slow_cluster(struct mcp_context *ctx, const char *name, double factor,
+                                    struct mcp_cluster *cluster)
 {
-    const char *name, *names[MCP_MAX_TIERS];
-    double factor;
+    const char *names[MCP_MAX_TIERS] = {NULL};
     int num_names = 0;
-    bool found = false;
-    if (args->slow_link == NULL)
-        return MCP_OK;
-    MCP_TRY(read_factor(ctx, "slow-link", args->slow_link, &name, &factor));
-    for (struct mcp_cluster *pool = cluster; pool != NULL;) {
-        found = slow_tiers(pool, name, factor, names, &num_names) || found;
-        if (pool->next == NULL)
-            break;
+    bool found = slow_tiers(cluster, name, factor, names, &num_names);
+    while (cluster->next != NULL) {
         struct mcp_cluster *next = MCP_NEW(ctx->arena, struct mcp_cluster);
-        *next = *pool->next;
-        pool->next = next;
-        pool = next;
+        *next = *cluster->next;
+        cluster->next = next;
+        cluster = next;
+        found = slow_tiers(cluster, name, factor, names, &num_names) || found;
     }
     const struct mcp_choice tiers = {-1, names, num_names};
     return found ? MCP_OK
                  : mcp_fail(&ctx->err, MCP_USAGE, "--slow-link %s: the cluster's tiers are %s",
-                            mcp_shown(ctx->arena, args->slow_link),
-                            mcp_choice_names(ctx->arena, &tiers));
+                            mcp_shown(ctx->arena, name), mcp_choice_names(ctx->arena, &tiers));
+}
+
+/* "TIER:FACTOR" for all links, "TIER:FACTOR@RANK" for those of one rank. */
+static enum mcp_status apply_slow_link(struct mcp_context *ctx, const struct sim_args *args,
+                                       struct sim_input *in, struct mcp_sim_options *options)
+{
+    const char *name = "", *text = args->slow_link;
+    double factor = 1;
+    in->slow_cluster = in->cluster;
+    in->slow_question = in->question;
+    in->slow_question.cluster = &in->slow_cluster;
+    if (text == NULL)
+        return MCP_OK;
+    const char *at = strchr(text, '@');
+    if (at != NULL) {
+        MCP_TRY(read_rank(ctx, in, at + 1, &options->slow_port));
+        options->slow_links = &in->slow_question;
+        text = mcp_strndup(ctx->arena, text, (size_t)(at - text));
+    }
+    MCP_TRY(read_factor(ctx, "slow-link", text, &name, &factor));
+    return slow_cluster(ctx, name, factor, &in->slow_cluster);
 }
 
 /* --- why it is not what the planner says --- */
@@ -145,40 +171,38 @@ static void add_term(struct mcp_sim_view *view, const char *name, const char *wh
     view->terms[view->num_terms++] = (struct mcp_sim_term){name, why, seconds};
 }
 
-/* The step without what was asked for beside it, so that each has its own cost. */
-static double plain_s(struct mcp_arena *arena, const struct mcp_question *question,
-                      const struct mcp_program *program, bool slow,
-                      const struct mcp_sim_options *options)
+static double play_s(struct mcp_arena *arena, const struct mcp_question *question,
+                     const struct mcp_program *program, const struct mcp_sim_options *options)
 {
-    struct mcp_sim_options some = mcp_sim_options_default();
     struct mcp_sim_result result;
-    if (slow) {
-        some.slow_rank = options->slow_rank;
-        some.slow_factor = options->slow_factor;
-    }
-    mcp_sim_play(arena, question, program, &some, &result);
+    mcp_sim_play(arena, question, program, options, &result);
     return (double)result.step_ns * 1e-9;
 }
 
-static void add_terms(struct mcp_context *ctx, const struct sim_input *in,
-                      const struct mcp_question *healthy, struct mcp_sim_view *view)
+/* One thing after the other, so that each has its own cost. */
+static void add_terms(struct mcp_arena *arena, const struct sim_input *in,
+                      struct mcp_sim_view *view)
 {
     const struct mcp_sim_options *options = view->options;
-    const struct mcp_program *program = &in->program;
+    struct mcp_sim_options some = mcp_sim_options_default();
     double before = view->predicted->iteration_s;
-    double now = plain_s(ctx->arena, healthy, program, false, options);
+    double now = play_s(arena, &in->question, &in->program, &some);
     add_term(view, "data_parallel",
              "data-parallel transfers, entry by entry: the first gather and the last reduction "
              "have little to hide beside, and a message need not wait for a reduction",
              now - before);
     if (view->slow_link != NULL) {
         before = now;
-        now = plain_s(ctx->arena, &in->question, program, false, options);
+        some.slow_port = options->slow_port;
+        some.slow_links = options->slow_links;
+        now = play_s(arena, view->question, &in->program, &some);
         add_term(view, "slow_link", "the slow link", now - before);
     }
     if (options->slow_rank >= 0) {
         before = now;
-        now = plain_s(ctx->arena, &in->question, program, true, options);
+        some.slow_rank = options->slow_rank;
+        some.slow_factor = options->slow_factor;
+        now = play_s(arena, view->question, &in->program, &some);
         add_term(view, "slow_rank", "the slow rank, for which the others wait", now - before);
     }
     double rest = mcp_sim_view_iteration_s(view) - now;
@@ -206,17 +230,17 @@ static enum mcp_status choose_level(const struct sim_args *args,
                                     const struct mcp_sim_options *options, bool *op_by_op,
                                     struct mcp_error *err)
 {
-    bool unequal = options->noise > 0 || options->slow_rank >= 0;
+    bool unequal = options->noise > 0 || options->slow_rank >= 0 || options->slow_port >= 0;
     bool files = args->timeline != NULL || args->trace != NULL;
     *op_by_op = args->level.value < 0 ? !unequal : args->level.value == LEVEL_OP;
     if (*op_by_op && unequal)
         return mcp_fail(err, MCP_USAGE,
-                        "--level op plays equal ranks; leave out --noise and --slow-rank, or use "
-                        "--level slot");
+                        "--level op plays equal ranks; leave out what makes them unequal (--noise, "
+                        "--slow-rank, a slow link of one rank), or use --level slot");
     if (files && !*op_by_op)
         return mcp_fail(err, MCP_USAGE,
                         "--timeline and --trace hold ops of equal ranks; leave out --noise, "
-                        "--slow-rank and --level slot");
+                        "--slow-rank, a slow link of one rank, and --level slot");
     return MCP_OK;
 }
 
@@ -230,7 +254,8 @@ static enum mcp_status write_text(struct mcp_context *ctx, const char *path,
 }
 
 static enum mcp_status play_ops(struct mcp_context *ctx, const struct sim_args *args,
-                                const struct sim_input *in, struct mcp_sim_result *result)
+                                const struct sim_input *in, const struct mcp_sim_view *view,
+                                struct mcp_sim_result *result)
 {
     struct mcp_sim_ops_options options = {.shared_links = true};
     struct mcp_sim_timeline *timeline = NULL;
@@ -240,7 +265,7 @@ static enum mcp_status play_ops(struct mcp_context *ctx, const struct sim_args *
         options.span = mcp_sim_timeline_take;
         options.context = timeline;
     }
-    mcp_sim_play_ops(ctx->arena, &in->question, &in->program, &options, result);
+    mcp_sim_play_ops(ctx->arena, view->question, &in->program, &options, result);
     if (args->timeline != NULL) {
         mcp_sim_timeline_json(timeline, &text);
         MCP_TRY(write_text(ctx, args->timeline, &text));
@@ -252,15 +277,15 @@ static enum mcp_status play_ops(struct mcp_context *ctx, const struct sim_args *
     return MCP_OK;
 }
 
-/* The plan's memory, and its time on links as they should be. */
+/* What the planner says of the same plan on healthy machines. */
 static enum mcp_status explain(struct mcp_context *ctx, const struct sim_input *in,
-                               const struct mcp_question *healthy, struct mcp_sim_view *view)
+                               struct mcp_sim_view *view)
 {
     struct mcp_prediction *predicted = MCP_NEW(ctx->arena, struct mcp_prediction);
-    struct mcp_pricer *pricer = mcp_pricer_new(ctx->arena, healthy);
+    struct mcp_pricer *pricer = mcp_pricer_new(ctx->arena, &in->question);
     mcp_estimate(pricer, &in->plan, predicted);
     view->predicted = predicted;
-    add_terms(ctx, in, healthy, view);
+    add_terms(ctx->arena, in, view);
     add_curves(ctx->arena, pricer, view);
     struct mcp_text text = mcp_text_new(ctx->arena);
     mcp_sim_view_text(&text, &ctx->style, view);
@@ -272,35 +297,33 @@ static enum mcp_status simulate(struct mcp_context *ctx, const struct sim_args *
 {
     struct mcp_sim_options options = mcp_sim_options_default();
     struct mcp_sim_result result;
-    const struct mcp_cluster healthy_cluster = in->cluster;
-    struct mcp_question healthy = in->question;
-    struct mcp_sim_view view = {.question = &in->question,
-                                .plan = &in->plan,
-                                .options = &options,
-                                .result = &result,
-                                .slow_link = args->slow_link};
-    healthy.cluster = &healthy_cluster;
+    struct mcp_sim_view view = {
+        .plan = &in->plan, .options = &options, .result = &result, .slow_link = args->slow_link};
     options.noise = args->noise;
     options.seed = (uint64_t)args->seed;
     MCP_TRY(apply_slow_rank(ctx, args, in, &options));
-    MCP_TRY(apply_slow_link(ctx, args, &in->cluster));
+    MCP_TRY(apply_slow_link(ctx, args, in, &options));
     MCP_TRY(choose_level(args, &options, &view.op_by_op, &ctx->err));
+    view.question = options.slow_port >= 0 ? &in->question : &in->slow_question;
     if (view.op_by_op)
-        MCP_TRY(play_ops(ctx, args, in, &result));
+        MCP_TRY(play_ops(ctx, args, in, &view, &result));
     else
-        mcp_sim_play(ctx->arena, &in->question, &in->program, &options, &result);
-    return explain(ctx, in, &healthy, &view);
+        mcp_sim_play(ctx->arena, view.question, &in->program, &options, &result);
+    return explain(ctx, in, &view);
 }
 
 enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
 {
-    struct sim_args args = {.seed = 1, .level = {-1, level_names, 2}};
+    struct sim_args args = {.seed = 1,
+                            .level = {-1, level_names, 2},
+                            .schedule = {-1, mcp_schedule_names, MCP_NUM_SCHEDULES}};
     struct sim_input *in;
     const struct mcp_option options[] = {
         {"Playing", MCP_OPT_HEADING, NULL, NULL},
         {"level", MCP_OPT_CHOICE, &args.level,
          "op: every op on its stream, links are shared; slot: entries alone (where --noise or "
          "--slow-rank is given)"},
+        {"schedule", MCP_OPT_CHOICE, &args.schedule, "play the plan under another schedule"},
         {"timeline", MCP_OPT_FILE, &args.timeline, "write every op's start and end to FILE"},
         {"trace", MCP_OPT_FILE, &args.trace, "the same for chrome://tracing and ui.perfetto.dev"},
         {"Noise and faults", MCP_OPT_HEADING, NULL, NULL},
@@ -310,7 +333,8 @@ enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
         {"slow-rank", MCP_OPT_STRING, &args.slow_rank,
          "RANK:FACTOR: one rank computes that many times slower"},
         {"slow-link", MCP_OPT_STRING, &args.slow_link,
-         "TIER:FACTOR: the tier's links have that many times less bandwidth"},
+         "TIER:FACTOR: the tier's links have that many times less bandwidth; TIER:FACTOR@RANK: "
+         "those of one rank"},
     };
     const struct mcp_usage usage = {
         .command = "sim",
@@ -328,11 +352,11 @@ enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
         .examples = "mcpplan sim plan.json\n"
                     "mcpplan sim plan.json --trace trace.json\n"
                     "mcpplan sim plan.json --noise 0.02 --seed 7\n"
-                    "mcpplan sim plan.json --slow-rank 3:1.2 --slow-link infiniband:2\n",
+                    "mcpplan sim plan.json --slow-rank 3:1.2 --slow-link infiniband:2@3\n",
     };
     if (!mcp_options_parse(ctx, &usage, argc, argv))
         return ctx->status;
     in = MCP_NEW(ctx->arena, struct sim_input);
-    MCP_TRY(read_plan(ctx, ctx->operands[0], in));
+    MCP_TRY(read_plan(ctx, ctx->operands[0], &args.schedule, in));
     return simulate(ctx, &args, in);
 }

@@ -69,6 +69,12 @@ static void write_difference(struct mcp_text *out, const struct mcp_style *style
     mcp_text_add(&text, "the planner says %s: played, it is %+.2f %%",
                  mcp_show(arena, planned, MCP_SECONDS), 100 * (played / planned - 1));
     write_line(out, style, text.data);
+    if (!view->predicted->fits)
+        write_line(out, style,
+                   mcp_format(arena, "it does not fit: stage %d needs %s of the %s it may have",
+                              view->predicted->peak_stage,
+                              gib(arena, view->predicted->peak_memory_bytes),
+                              gib(arena, view->predicted->memory_limit_bytes)));
     for (int i = 0; i < view->num_terms; i++) {
         const struct mcp_sim_term *term = &view->terms[i];
         if (fabs(term->seconds) < 5e-5 * planned)
@@ -150,6 +156,7 @@ static void put_inputs(struct mcp_json *object, const struct mcp_sim_view *view)
         mcp_json_set_null(object, "slow_rank");
     mcp_json_set_double(object, "slow_factor", options->slow_factor);
     mcp_json_set_string(object, "slow_link", view->slow_link);
+    mcp_json_set_string(object, "schedule", mcp_schedule_names[view->plan->schedule]);
     mcp_json_set_string(object, "level", view->op_by_op ? "op" : "slot");
 }
 
@@ -189,6 +196,7 @@ struct mcp_json *mcp_sim_view_json(struct mcp_arena *arena, const struct mcp_sim
     mcp_json_set_double(json, "bubble_over_ideal", result->bubble_over_ideal);
     mcp_json_set_double(json, "exposed_comm_frac", result->exposed_comm_frac);
     mcp_json_set_int(json, "peak_memory_bytes", peak_bytes);
+    mcp_json_set_bool(json, "fits", view->predicted->fits);
     put_costs(mcp_json_set_object(json, "cost"), result->cost_s, 0, MCP_NUM_COSTS - 1);
     put_costs(mcp_json_set_object(json, "comm"), result->comm_s, MCP_COST_TENSOR, MCP_COST_DATA);
     mcp_json_set_int(json, "events", result->events);

@@ -22,8 +22,6 @@ struct mcp_sim_activities {
     struct list *lists;
     double *load;          /* [links] of the flows under way, at full rates */
     double *room, *demand; /* [links] scratch */
-    struct mcp_sim_flow **flows;
-    size_t flows_capacity;
 };
 
 static int link_of(int class, int tier, bool inwards)
@@ -99,22 +97,29 @@ static void set_rate(struct mcp_sim_activities *all, struct mcp_sim_activity *ac
     activity->end_ns = all->now_ns + llround(activity->left_ns / activity->flow.rate);
 }
 
-static void share_again(struct mcp_sim_activities *all)
+/* Those that share, by class and place. */
+static int list_flows(struct mcp_sim_activities *all, struct mcp_sim_flow **flows)
 {
     int count = 0;
     for (int c = 0; c < all->num_classes; c++)
-        for (int i = 0; i < all->lists[c].count; i++) {
-            if (!all->lists[c].items[i].sharing)
-                continue;
-            all->flows = mcp_grow(all->arena, all->flows, (size_t)count, &all->flows_capacity,
-                                  sizeof *all->flows);
-            all->flows[count++] = &all->lists[c].items[i].flow;
-        }
+        for (int i = 0; i < all->lists[c].count; i++)
+            if (all->lists[c].items[i].sharing)
+                flows[count++] = &all->lists[c].items[i].flow;
+    return count;
+}
+
+static void share_again(struct mcp_sim_activities *all)
+{
+    int active = 0;
+    for (int c = 0; c < all->num_classes; c++)
+        active += all->lists[c].count;
     struct mcp_mark mark = mcp_arena_mark(all->arena);
-    double *rates = MCP_ARRAY(all->arena, count, double);
+    struct mcp_sim_flow **flows = MCP_ARRAY(all->arena, active, struct mcp_sim_flow *);
+    double *rates = MCP_ARRAY(all->arena, active, double);
+    int count = list_flows(all, flows);
     for (int f = 0; f < count; f++)
-        rates[f] = all->flows[f]->rate;
-    mcp_sim_share(all->flows, count, all->num_links, all->room, all->demand);
+        rates[f] = flows[f]->rate;
+    mcp_sim_share(flows, count, all->num_links, all->room, all->demand);
     for (int c = 0, f = 0; c < all->num_classes; c++) {
         for (int i = 0; i < all->lists[c].count; i++) {
             struct mcp_sim_activity *activity = &all->lists[c].items[i];

@@ -146,7 +146,7 @@ static struct queue_ends no_ends(void)
 static void join_ops(struct mcp_arena *arena, const struct mcp_block *block,
                      struct mcp_sim_block *out)
 {
-    int before[MCP_MAX_WAITS + 3], total = 0;
+    int before[MCP_MAX_WAITS + 3] = {0}, total = 0;
     struct queue_ends ends = no_ends();
     for (int i = 0; i < block->num_ops; i++) {
         out->ops[i].num_before = list_before(block, i, &ends, before);

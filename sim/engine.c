@@ -1,6 +1,7 @@
 /* sim/engine.c: plays pipelines of ranks, entry by entry. */
 #include "sim/sim.h"
 
+#include "core/mesh.h"
 #include "sim/cells.h"
 #include "sim/noise.h"
 #include "sim/steps.h"
@@ -39,7 +40,8 @@ struct play {
     const struct mcp_sim_options *options;
     struct mcp_sim_cells cells;
     bool unequal;
-    int cell; /* the pipeline at hand */
+    int cell;                  /* the pipeline at hand */
+    int slow_stage, slow_cell; /* of the slow port; -1: none */
     int weight, total_weight;
     struct rank *ranks; /* [classes] */
     int64_t *offsets;   /* [classes] ranks on stage s lie so far from stage 0's */
@@ -50,7 +52,7 @@ struct play {
 
 struct mcp_sim_options mcp_sim_options_default(void)
 {
-    return (struct mcp_sim_options){.seed = 1, .slow_rank = -1, .slow_factor = 1};
+    return (struct mcp_sim_options){.seed = 1, .slow_rank = -1, .slow_factor = 1, .slow_port = -1};
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -189,6 +191,38 @@ static bool run_step(struct play *play, int class, struct rank *rank,
     return true;
 }
 
+/* A group is as slow as the slowest port among its ranks. Groups of compute are within
+ * a cell; data groups reach over the cells of a stage; a message has two ends. */
+static bool is_slow(const struct play *play, int class, const struct mcp_sim_step *step)
+{
+    int p = play->program->num_classes;
+    bool cell = play->cell == play->slow_cell, stage = class == play->slow_stage;
+    switch (step->kind) {
+    case MCP_SIM_COMPUTE:
+        return cell && stage;
+    case MCP_SIM_GATHER:
+    case MCP_SIM_REDUCE:
+        return stage;
+    default:
+        return cell && (stage || (class + (step->side ? 1 : p - 1)) % p == play->slow_stage);
+    }
+}
+
+static const struct mcp_sim_step *step_at(const struct play *play, int class, int list, int index)
+{
+    const struct mcp_sim_step *step = &play->steps->lists[list].steps[index];
+    if (play->slow_stage >= 0 && is_slow(play, class, step))
+        return &play->steps->slow->lists[list].steps[index];
+    return step;
+}
+
+/* The class's transfers of once a step. */
+static const struct mcp_sim_class *edges_of(const struct play *play, int class)
+{
+    return class == play->slow_stage ? &play->steps->slow->classes[class]
+                                     : &play->steps->classes[class];
+}
+
 /* As far as the rank comes with the messages it has; true when it moved. */
 static bool run_rank(struct play *play, int class)
 {
@@ -196,14 +230,14 @@ static bool run_rank(struct play *play, int class)
     struct rank *rank = &play->ranks[class];
     bool moved = false;
     for (; rank->slot < of->num_slots; rank->slot++) {
-        const struct mcp_sim_list *list = &play->steps->lists[of->slots[rank->slot].list];
+        int list = of->slots[rank->slot].list;
         if (rank->step == 0 && rank->slot_start_ns < 0) {
             rank->slot_start_ns = rank->now_ns;
             if (play->unequal)
                 draw_stretch(play, class, rank);
         }
-        for (; rank->step < list->num_steps; rank->step++) {
-            if (!run_step(play, class, rank, &list->steps[rank->step]))
+        for (; rank->step < play->steps->lists[list].num_steps; rank->step++) {
+            if (!run_step(play, class, rank, step_at(play, class, list, rank->step)))
                 return moved;
             moved = true;
             play->out->events++;
@@ -221,7 +255,7 @@ static void reset_rank(const struct play *play, int class)
 {
     struct rank *rank = &play->ranks[class];
     size_t cells = ((size_t)play->program->num_layers + 1) * (size_t)play->steps->num_copies;
-    int64_t head_ns = play->steps->classes[class].head_ns;
+    int64_t head_ns = edges_of(play, class)->head_ns;
     rank->slot = rank->step = 0;
     rank->slot_start_ns = -1;
     rank->now_ns = rank->data_free_ns = head_ns;
@@ -241,7 +275,7 @@ static void reset_rank(const struct play *play, int class)
 static int64_t end_rank(const struct play *play, int class)
 {
     struct rank *rank = &play->ranks[class];
-    int64_t tail_ns = play->steps->classes[class].tail_ns, end_ns = rank->now_ns;
+    int64_t tail_ns = edges_of(play, class)->tail_ns, end_ns = rank->now_ns;
     idle_for_data(rank, rank->data_free_ns);
     idle_for_data(rank, rank->now_ns + tail_ns);
     rank->comm_s[MCP_COST_DATA] += seconds(tail_ns);
@@ -327,21 +361,35 @@ static enum mcp_cost cost_of_waiting(const struct mcp_plan *plan)
     return plan->expert_parallel > 1 ? MCP_COST_EXPERT : MCP_COST_DATA;
 }
 
+static void make_cells(struct mcp_arena *arena, struct play *play)
+{
+    const struct mcp_program *program = play->program;
+    int port = play->options->slow_port;
+    play->cells = mcp_sim_cells_of(arena, &program->plan);
+    play->total_weight = mcp_plan_world(&program->plan) / program->num_classes;
+    play->out->num_cells = play->cells.num_cells;
+    if (play->steps->slow == NULL)
+        return;
+    play->slow_stage = mcp_mesh_coordinate(&program->plan, port).pipeline;
+    int first = port - (int)play->offsets[play->slow_stage]; /* of its pipeline */
+    for (int cell = 0; cell < play->cells.num_cells; cell++)
+        for (int i = play->cells.first[cell]; i < play->cells.first[cell + 1]; i++)
+            if (play->cells.members[i] == first)
+                play->slow_cell = cell;
+}
+
 void mcp_sim_play_steps(struct mcp_arena *arena, const struct mcp_sim_steps *steps,
                         const struct mcp_sim_options *options, struct mcp_sim_result *out)
 {
     const struct mcp_program *program = steps->program;
-    struct play play = {.steps = steps, .program = program, .options = options};
+    struct play play = {.steps = steps, .program = program, .options = options, .out = out};
     play.weight = play.total_weight = 1;
+    play.slow_stage = play.slow_cell = -1;
     play.group_cost = cost_of_waiting(&program->plan);
-    play.unequal = options->noise > 0 || options->slow_rank >= 0;
-    play.out = out;
+    play.unequal = options->noise > 0 || options->slow_rank >= 0 || steps->slow != NULL;
     make_room(arena, &play);
-    if (play.unequal) {
-        play.cells = mcp_sim_cells_of(arena, &program->plan);
-        play.total_weight = mcp_plan_world(&program->plan) / program->num_classes;
-        out->num_cells = play.cells.num_cells;
-    }
+    if (play.unequal)
+        make_cells(arena, &play);
     for (play.cell = 0; play.cell < out->num_cells; play.cell++) {
         if (play.unequal)
             play.weight = play.cells.first[play.cell + 1] - play.cells.first[play.cell];
@@ -354,5 +402,8 @@ void mcp_sim_play(struct mcp_arena *arena, const struct mcp_question *question,
                   const struct mcp_program *program, const struct mcp_sim_options *options,
                   struct mcp_sim_result *out)
 {
-    mcp_sim_play_steps(arena, mcp_sim_steps_new(arena, question, program), options, out);
+    struct mcp_sim_steps *steps = mcp_sim_steps_new(arena, question, program);
+    if (options->slow_port >= 0)
+        steps->slow = mcp_sim_steps_new(arena, options->slow_links, program);
+    mcp_sim_play_steps(arena, steps, options, out);
 }

@@ -9,7 +9,7 @@
  *
  * Time is integer nanoseconds and every order is a total one, so the same inputs give
  * the same bytes. Ranks that differ in nothing are played once: one per pipeline
- * coordinate. Jitter, or a slow rank, makes them unequal; then every *cell* of ranks
+ * coordinate. Jitter, a slow rank or a slow port makes them unequal; then every *cell* of ranks
  * that run in lockstep (tensor, context and expert groups; the whole stage where data
  * groups meet in every slot) is played with all its stages.
  *
@@ -28,6 +28,8 @@ struct mcp_sim_options {
     uint64_t seed;
     int slow_rank;      /* -1: none */
     double slow_factor; /* times its compute */
+    int slow_port;      /* a rank whose links are those of slow_links; -1: none */
+    const struct mcp_question *slow_links;
 };
 struct mcp_sim_options mcp_sim_options_default(void);
 

@@ -45,6 +45,7 @@ struct mcp_sim_steps {
     struct mcp_sim_list *lists;     /* the program's; each is of one class, as layers are */
     struct mcp_sim_class *classes;
     int64_t agreement_ns, broadcast_ns, overhead_ns;
+    const struct mcp_sim_steps *slow; /* through options->slow_port; NULL: none */
 };
 
 struct mcp_sim_steps *mcp_sim_steps_new(struct mcp_arena *arena,

@@ -211,3 +211,31 @@ Test(sim, a_ring_all_reduce_alone_takes_what_the_formula_says)
     cr_expect(lt(dbl, large, ring + small + 20e-6), "the ramp of pipelined chunks at most");
     mcp_arena_free(s.arena);
 }
+
+/* One rank's links cost something between none and all of them. */
+Test(sim, one_slow_port_costs_no_more_than_all)
+{
+    int costly = 0;
+    for (int seed = 0; seed < NUM_PLANS / 2; seed++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct drawn *d = MCP_NEW(arena, struct drawn);
+        struct mcp_sim_options options = mcp_sim_options_default();
+        struct mcp_sim_result one, all;
+        play(arena, seed, d);
+        struct mcp_cluster cluster = d->random.cluster;
+        struct mcp_question question = d->random.question;
+        question.cluster = &cluster;
+        for (int i = 0; i < cluster.num_tiers; i++)
+            cluster.tiers[i].bandwidth_bytes_per_s /= 3;
+        mcp_sim_play(arena, &question, &d->program, &options, &all);
+        options.slow_port = seed % mcp_plan_world(&d->random.plan);
+        options.slow_links = &question;
+        mcp_sim_play(arena, &d->random.question, &d->program, &options, &one);
+        int64_t rounding = d->result.events;
+        cr_expect(ge(i64, one.step_ns, d->result.step_ns - rounding), "%s", d->says);
+        cr_expect(le(i64, one.step_ns, all.step_ns + rounding), "%s", d->says);
+        costly += one.step_ns > d->result.step_ns + rounding;
+        mcp_arena_free(arena);
+    }
+    cr_expect(gt(int, costly, NUM_PLANS / 10));
+}
