@@ -12,7 +12,7 @@ static const char *describe_link(struct mcp_arena *arena, const struct mcp_clust
                                  const struct mcp_tier *tier)
 {
     struct mcp_text text = mcp_text_new(arena);
-    mcp_text_add(&text, "%s ", mcp_printable(arena, tier->name));
+    mcp_text_add(&text, "%s ", mcp_part_name(arena, tier->name));
     if (isnan(tier->bandwidth_bytes_per_s))
         mcp_text_add(&text, "bandwidth unknown");
     else
@@ -36,9 +36,9 @@ static const char *title_of(struct mcp_arena *arena, const struct mcp_cluster *p
 {
     int ranks = pool->tiers[tier].ranks, node = pool->gpus_per_node;
     if (ranks == mcp_pool_gpus(pool))
-        return mcp_format(arena, "%s: %s of %d x %s", mcp_printable(arena, pool->name),
+        return mcp_format(arena, "%s: %s of %d x %s", mcp_part_name(arena, pool->name),
                           show_nodes(arena, pool->num_nodes), node,
-                          mcp_printable(arena, pool->gpu.name));
+                          mcp_part_name(arena, pool->gpu.name));
     if (ranks == node)
         return "node";
     if (ranks > node)

@@ -3,7 +3,22 @@
 #include "reports/canvas.h"
 #include "reports/svg.h"
 
+#include <string.h>
+
 enum { BORDER = 2, LEAST_INNER = 12, SVG_WIDTH = 100, CELL_X = 8, CELL_Y = 20, MARGIN = 12 };
+
+const char *mcp_part_name(struct mcp_arena *arena, const char *name)
+{
+    enum { MOST_BYTES = 48 };
+    const char *printable = mcp_printable(arena, name);
+    size_t length = strlen(printable);
+    if (length <= MOST_BYTES)
+        return printable;
+    length = MOST_BYTES;
+    while (length > 0 && ((unsigned char)printable[length] & 0xC0) == 0x80)
+        length--; /* not within a character */
+    return mcp_format(arena, "%.*s...", (int)length, printable);
+}
 
 struct mcp_part *mcp_part_new(struct mcp_arena *arena, enum mcp_part_kind kind, const char *title)
 {

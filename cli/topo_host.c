@@ -46,13 +46,13 @@ struct mcp_part *mcp_picture_host(struct mcp_arena *arena, const struct mcp_host
     struct mcp_part *part = mcp_part_new(
         arena, MCP_PART_BOX,
         mcp_format(arena, "%s, %s",
-                   host->cpu != NULL ? mcp_printable(arena, host->cpu) : "processor unknown",
+                   host->cpu != NULL ? mcp_part_name(arena, host->cpu) : "processor unknown",
                    mcp_show(arena, (double)host->memory_bytes, MCP_BYTES)));
     for (int i = 0; i < host->num_packages; i++)
         mcp_part_add(part, picture_package(arena, host, i));
     for (int i = 0; node->num_gpus == 0 && i < node->num_nics; i++)
         mcp_part_add(part,
-                     mcp_part_new(arena, MCP_PART_NIC, mcp_printable(arena, node->nics[i].name)));
+                     mcp_part_new(arena, MCP_PART_NIC, mcp_part_name(arena, node->nics[i].name)));
     if (host->num_numa_nodes > host->num_packages)
         part->detail = mcp_format(arena, "%d NUMA nodes in all", host->num_numa_nodes);
     return part;
@@ -76,7 +76,7 @@ static void add_nics(struct mcp_arena *arena, const struct mcp_node *node, int p
         if (package_of(node, &node->nics[i]) != package)
             continue;
         struct mcp_part *chip =
-            mcp_part_new(arena, MCP_PART_NIC, mcp_printable(arena, node->nics[i].name));
+            mcp_part_new(arena, MCP_PART_NIC, mcp_part_name(arena, node->nics[i].name));
         chip->is_apart = true;
         mcp_part_add(part, chip);
     }
@@ -96,7 +96,7 @@ static struct mcp_part *picture_numa_package(struct mcp_arena *arena, const stru
             part, mcp_part_new(
                       arena, MCP_PART_CORE,
                       mcp_format(arena, "NUMA %d%s%s %s", numa->id, numa->kind != NULL ? " " : "",
-                                 numa->kind != NULL ? mcp_printable(arena, numa->kind) : "",
+                                 numa->kind != NULL ? mcp_part_name(arena, numa->kind) : "",
                                  mcp_show(arena, (double)numa->memory_bytes, MCP_BYTES))));
     }
     if (package >= 0)
@@ -109,7 +109,7 @@ struct mcp_part *mcp_picture_processors(struct mcp_arena *arena, const struct mc
     struct mcp_part *part = mcp_part_new(
         arena, MCP_PART_BOX,
         mcp_format(arena, "%s, %d package%s, %d cores",
-                   node->cpu != NULL ? mcp_printable(arena, node->cpu) : "processors",
+                   node->cpu != NULL ? mcp_part_name(arena, node->cpu) : "processors",
                    node->num_packages, node->num_packages == 1 ? "" : "s", node->num_cores));
     for (int i = 0; i < node->num_numa_nodes; i++) {
         bool is_first = true;

@@ -128,7 +128,7 @@ static int count_of(const struct grouping *g, const bool *in)
 
 static const char *device_name(const struct grouping *g, int device)
 {
-    return mcp_printable(g->arena, mcp_node_device_name(g->arena, g->node, device));
+    return mcp_part_name(g->arena, mcp_node_device_name(g->arena, g->node, device));
 }
 
 /* "NV4", "NV1-NV2, not every pair" of the GPUs of an island. */
@@ -287,7 +287,7 @@ static const char *node_title(struct mcp_arena *arena, const struct mcp_node *no
         name = mcp_same(name, node->gpus[i].name) ? name : NULL;
     mcp_text_add(&text, "%d ", node->num_gpus);
     if (name != NULL)
-        mcp_text_add(&text, "x %s", mcp_printable(arena, name));
+        mcp_text_add(&text, "x %s", mcp_part_name(arena, name));
     else
         mcp_text_add(&text, "GPU%s", node->num_gpus == 1 ? "" : "s");
     if (node->num_nics > 0)

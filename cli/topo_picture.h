@@ -28,6 +28,8 @@ struct mcp_part {
     int x, y, width, height;
 };
 
+/* Somebody's name for something, printable, its end cut off when long. */
+const char *mcp_part_name(struct mcp_arena *arena, const char *name);
 struct mcp_part *mcp_part_new(struct mcp_arena *arena, enum mcp_part_kind kind, const char *title);
 void mcp_part_add(struct mcp_part *part, struct mcp_part *child);
 

@@ -134,6 +134,28 @@ Test(topo, svg_survives_any_name, .init = child_settle_environment)
     mcp_arena_free(run.arena);
 }
 
+/* A name of a megabyte makes no drawing of a megabyte's width. */
+Test(topo, long_names_are_cut, .init = child_settle_environment)
+{
+    char path[TEMPORARY_PATH], words[][WORD] = {"topo", "@", "--svg", "-", "~"};
+    struct child run = {.arena = mcp_arena_new()};
+    struct mcp_text file = mcp_text_new(run.arena);
+    mcp_text_add(&file,
+                 "{\"gpu\": \"l40s\", \"gpus_per_node\": 2, \"tiers\": [{\"name\": \"pcie\", "
+                 "\"bandwidth_bytes_per_s\": 1e9, \"efficiency_frac\": 0.5, "
+                 "\"latency_s\": 0}], \"name\": \"");
+    for (int i = 0; i < 1 << 19; i++)
+        mcp_text_append(&file, "\xc3\xa4", 2);
+    mcp_text_add(&file, "\"}");
+    child_write_file(path, file.data, file.length);
+    child_run(&run, words, path);
+    cr_expect(eq(int, run.status, (int)MCP_OK), "%s", run.err);
+    cr_expect(lt(sz, strlen(run.out), (size_t)8192));
+    cr_expect(ne(ptr, strstr(run.out, "\xc3\xa4..."), NULL));
+    unlink(path);
+    mcp_arena_free(run.arena);
+}
+
 ParameterizedTestParameters(topo, answers)
 {
     static struct child_case cases[] = {
