@@ -170,21 +170,28 @@ struct mcp_bases mcp_floor_bases(const struct mcp_floor *floor, int s)
     return (struct mcp_bases){cap.base[0], cap.base[1]};
 }
 
-/* Chunks in flight at the first backward of rank s. */
-int mcp_floor_in_flight(const struct mcp_floor *f, int s)
+int mcp_bound_in_flight(enum mcp_schedule schedule, int p, int v, int64_t m, int s)
 {
-    int total = (int)(f->m * f->v);
-    int warm_up = mcp_schedule_warm_up(f->schedule, f->p, f->v, (int)f->m, s);
+    int total = (int)(m * v), warm_up = mcp_schedule_warm_up(schedule, p, v, (int)m, s);
     return warm_up < total ? warm_up + 1 : total;
 }
 
-/* Of them, those of the rank's chunk: the first has most, the last fewest. */
+int mcp_bound_in_flight_of(int p, int v, int count, int chunk)
+{
+    int period = p * v, rest = count % period - chunk * p;
+    if (v == 1)
+        return count;
+    return count / period * p + (rest < 0 ? 0 : rest < p ? rest : p);
+}
+
+int mcp_floor_in_flight(const struct mcp_floor *f, int s)
+{
+    return mcp_bound_in_flight(f->schedule, f->p, f->v, f->m, s);
+}
+
 int mcp_floor_in_flight_of(const struct mcp_floor *f, int count, int chunk)
 {
-    int period = f->p * f->v, rest = count % period - chunk * f->p;
-    if (f->v == 1)
-        return count;
-    return count / period * f->p + (rest < 0 ? 0 : rest < f->p ? rest : f->p);
+    return mcp_bound_in_flight_of(f->p, f->v, count, chunk);
 }
 
 /* What a rank with a layer has besides: gathered weights, gradients on their way, and

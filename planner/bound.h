@@ -89,6 +89,11 @@ int64_t mcp_floor_bytes(const struct mcp_floor *floor, const struct mcp_question
  * "optimizer" (each with those before), "activations". */
 const char *mcp_floor_refute(const struct mcp_floor *floor);
 
+/* Chunks in flight at the first backward of rank s; of so many, those of one chunk of the
+ * rank: the first has most, the last fewest. */
+int mcp_bound_in_flight(enum mcp_schedule schedule, int p, int v, int64_t m, int s);
+int mcp_bound_in_flight_of(int p, int v, int count, int chunk);
+
 /* Nanoseconds of the whole step, at least; `plan`'s own rank order, no chunks. */
 int64_t mcp_bound_ns(struct mcp_pricer *pricer, const struct mcp_plan *plan);
 /* mcp_floor_refute() for every recompute. */

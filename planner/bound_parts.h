@@ -37,8 +37,7 @@ void mcp_floor_number_kinds(const struct mcp_model *model, struct mcp_floor *out
 struct mcp_chain mcp_floor_chain(const struct mcp_floor *floor);
 /* What stage s holds besides layers. */
 struct mcp_layer_floor mcp_floor_ends(const struct mcp_floor *floor, int s);
-/* Chunks in flight at the first backward of rank s; of them, those of one chunk of the
- * rank: the first has most, the last fewest. */
+/* mcp_bound_in_flight(), mcp_bound_in_flight_of(). */
 int mcp_floor_in_flight(const struct mcp_floor *floor, int s);
 int mcp_floor_in_flight_of(const struct mcp_floor *floor, int count, int chunk);
 /* Nanoseconds up to stage s and down again besides its slots, at most what is sure. */

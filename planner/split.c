@@ -208,7 +208,7 @@ static void split_chunks(struct mcp_splitter *s, struct best *best, struct proof
     struct fillers fillers = {.chunks = mcp_chunk_filler_new(s, leads)};
     for (unsigned larger = 1u << (leads > 0 ? leads : 0); larger-- > 0;) {
         struct proof part = {0};
-        if (!mcp_chunk_filler_turn(fillers.chunks, larger))
+        if (!mcp_chunk_filler_turn(s, fillers.chunks, larger))
             continue;
         run(s, &fillers, best, &part);
         add_proof(proof, &part);

@@ -49,7 +49,7 @@ struct mcp_filler {
     int *nearest, *farthest; /* [p + 1] positions worth a look */
 };
 
-enum { MAX_CHOICES = 5000 };
+enum { MAX_CHOICES = 5000, MAX_CHOICES_ALONE = 40000 }; /* of one of many stages; of all layers */
 
 struct mcp_filler *mcp_filler_new(struct mcp_splitter *s)
 {
@@ -275,15 +275,15 @@ static void list_coarse(struct lister *lister)
 static void list_choices(struct mcp_splitter *s, const struct mcp_filler *f, struct range *range)
 {
     struct lister lister = {s, range, {0}};
-    int64_t count = 1;
+    int64_t count = 1, most = s->plan->pipeline_parallel > 1 ? MAX_CHOICES : MAX_CHOICES_ALONE;
     for (int i = 0; i + 1 < range->size; i++)
         lister.layers[s->question->model->layer_kind[range->start + i]]++;
     int kinds = 0;
-    for (int k = 0; k < MCP_MAX_LAYER_KINDS && count <= MAX_CHOICES; k++) {
+    for (int k = 0; k < MCP_MAX_LAYER_KINDS && count <= most; k++) {
         count *= ways(s, lister.layers[k]);
         kinds += lister.layers[k] > 0;
     }
-    range->coarse = count > MAX_CHOICES && kinds > 1;
+    range->coarse = count > most && kinds > 1;
     if (range->coarse)
         count = ways(s, range->size - 1);
     range->choices = MCP_ARRAY(s->arena, count, struct choice);

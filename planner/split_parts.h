@@ -70,8 +70,9 @@ enum { MCP_MOST_LEADS = 4 };
 int mcp_num_leads(const struct mcp_splitter *s);
 /* leads -1: layers spread as mcp_plan_uniform_chunks() does. */
 struct mcp_chunk_filler *mcp_chunk_filler_new(struct mcp_splitter *s, int leads);
-/* Of these first chunks, those of `larger` are, bit by bit; false: more than there are. */
-bool mcp_chunk_filler_turn(struct mcp_chunk_filler *filler, unsigned larger);
+/* Of these first chunks, those of `larger` are, bit by bit; false: there is no such split. */
+bool mcp_chunk_filler_turn(struct mcp_splitter *s, struct mcp_chunk_filler *filler,
+                           unsigned larger);
 void mcp_fill_chunk_columns(struct mcp_splitter *s, struct mcp_chunk_filler *filler, bool first);
 
 /* Once, before all else. Where one stage holds all, its layers' times are in the base. */
