@@ -47,7 +47,7 @@ OPENMP := $(if $(wildcard planner/search.c),-fopenmp)
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all man deps check tests asan tsan fuzz fuzzers bench validate demo \
+.PHONY: all man deps check tests asan tsan fuzz fuzzers report-check bench validate demo \
         tidy format rules headers install help clean
 
 all: $(BUILD)/mcpplan                ## build the program and the library
@@ -115,6 +115,11 @@ fuzz:                                ## run each fuzzer for FUZZ_SECONDS
 	$(Q)for f in $(basename $(notdir $(FUZZ_SRC))); do \
 	  tools/fuzz.sh build/fuzz/tests/fuzz/$$f tests/fuzz/seeds $(FUZZ_SECONDS) || exit 1; done
 fuzzers: $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRC))
+# What users see: reports in the browser that Debian has.
+report-check:                        ## open reports in a headless Chromium
+	$(Q)tools/deps.sh chromium fonts-dejavu-core
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tests/browser/check.sh $(BUILD)/mcpplan $(BUILD)/reports
 bench: $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))  ## how fast we are: min and median
 	$(Q)for b in $^; do $$b || exit 1; done
 validate: all                        ## predict the measured runs in MCP_SHARED
@@ -144,6 +149,6 @@ install: all                         ## DESTDIR and PREFIX are honoured
 man: all                             ## write docs/man/mcpplan.1 from the options
 	$(Q)$(BUILD)/mcpplan --man > docs/man/mcpplan.1
 help:                                ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /  \1	/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1	/p' Makefile | expand -t 16
 clean:                               ## remove build/
 	rm -rf build

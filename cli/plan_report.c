@@ -82,21 +82,20 @@ static void add_figures(struct mcp_report *report, const struct mcp_plan_view *v
     double off = p->uncertainty_frac * p->iteration_s;
     double price = cluster->gpu.price_per_gpu_hour;
     add_figure(report, "Iteration", mcp_show(arena, p->iteration_s, MCP_SECONDS),
-               mcp_format(arena, "± %.0f %%: %s to %s", 100 * p->uncertainty_frac,
+               mcp_format(arena, "± %.0f %%, %s – %s", 100 * p->uncertainty_frac,
                           mcp_show(arena, p->iteration_s - off, MCP_SECONDS),
                           mcp_show(arena, p->iteration_s + off, MCP_SECONDS)));
     add_figure(report, "Tokens a second", mcp_show_count(arena, p->tokens_per_s),
                mcp_format(arena, "%s on each %s",
                           mcp_show_count(arena, p->tokens_per_s / mcp_cluster_gpus(cluster)),
                           mcp_plan_device(view->question)));
-    add_figure(
-        report, "MFU", percent(arena, p->model_flops_utilization),
-        mcp_format(arena, "%s with recompute", percent(arena, p->hardware_flops_utilization)));
+    add_figure(report, "MFU", percent(arena, p->model_flops_utilization),
+               mcp_format(arena, "HFU %s", percent(arena, p->hardware_flops_utilization)));
     add_memory_figure(report, view);
     add_figure(report, "Bubble", percent(arena, p->bubble_frac),
                mcp_format(arena, "%s over the ideal", percent(arena, p->bubble_over_ideal)));
-    add_figure(report, "Exposed communication", percent(arena, p->exposed_comm_frac),
-               "of the step, the rest is hidden");
+    add_figure(report, "Communication", percent(arena, p->exposed_comm_frac),
+               "exposed, the rest is hidden");
     if (isfinite(price) && mcp_cluster_num_pools(cluster) == 1)
         add_figure(
             report, "Cost of an iteration",
@@ -372,9 +371,9 @@ enum mcp_status mcp_plan_report_write(struct mcp_context *ctx, const struct mcp_
     report.made_by =
         "made by mcpplan " MCP_VERSION "; every number is a prediction unless it says otherwise";
     mcp_plan_report_answer(&report, view);
-    mcp_plan_report_play(&report, view);
-    mcp_plan_report_time(&report, view);
     mcp_plan_report_layout(&report, view);
+    mcp_plan_report_time(&report, view);
+    mcp_plan_report_play(&report, view);
     mcp_plan_report_others(&report, view);
     mcp_plan_report_search(&report, view);
     mcp_plan_report_inputs(&report, view, args->stack ? args->stack : view->question->stack->name);

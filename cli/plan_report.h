@@ -15,10 +15,10 @@ enum mcp_status mcp_plan_report_write(struct mcp_context *ctx, const struct mcp_
 
 /* The parts of it, in this order. */
 void mcp_plan_report_answer(struct mcp_report *report, const struct mcp_plan_view *view);
+void mcp_plan_report_layout(struct mcp_report *report, const struct mcp_plan_view *view);
 void mcp_plan_report_time(struct mcp_report *report, const struct mcp_plan_view *view);
 /* The step as it is played: who runs what when, and memory over time. */
 void mcp_plan_report_play(struct mcp_report *report, const struct mcp_plan_view *view);
-void mcp_plan_report_layout(struct mcp_report *report, const struct mcp_plan_view *view);
 void mcp_plan_report_others(struct mcp_report *report, const struct mcp_plan_view *view);
 void mcp_plan_report_search(struct mcp_report *report, const struct mcp_plan_view *view);
 /* `stack`: the preset or file that the stack was read from. */

@@ -107,6 +107,18 @@ static const char *const *stage_names(struct mcp_arena *arena, int stages)
     return names;
 }
 
+/* Nothing where the two agree. */
+static const char *difference_text(const struct played *played)
+{
+    double priced = played->view->prediction->iteration_s;
+    if (fabs(1e-9 * (double)played->result.step_ns / priced - 1) < 0.002)
+        return "";
+    return mcp_format(played->arena,
+                      "; its price, that of all other parts of this page, is %s. "
+                      "mcpplan sim explains the difference",
+                      mcp_show(played->arena, priced, MCP_SECONDS));
+}
+
 static const char *remark(const struct played *played)
 {
     struct mcp_arena *arena = played->arena;
@@ -114,14 +126,14 @@ static const char *remark(const struct played *played)
     return mcp_format(
         arena,
         "One replica, %s microbatches under %s%s; all replicas do the same. Played event by event "
-        "without noise, the step takes %s.%s",
+        "without noise, the step takes %s%s.%s",
         mcp_show_integer(arena, mcp_num_microbatches(plan, played->view->question->job)),
         mcp_schedule_names[plan->schedule],
         plan->virtual_stages > 1
             ? mcp_format(arena, " with %d chunks of layers on each stage", plan->virtual_stages)
             : "",
         mcp_show(arena, 1e-9 * (double)played->result.step_ns, MCP_SECONDS),
-        plan->virtual_stages > 1 ? " Every second chunk is paler." : "");
+        difference_text(played), plan->virtual_stages > 1 ? " Every second chunk is paler." : "");
 }
 
 static void add_gantt(struct mcp_report *report, struct played *played)

@@ -53,6 +53,21 @@ double mcp_html_round_step(double most, int parts, enum mcp_dimension dimension)
     return step * ten * unit;
 }
 
+const char *mcp_html_round_text(struct mcp_arena *arena, double value, enum mcp_dimension dimension)
+{
+    const char *text = mcp_show(arena, value, dimension);
+    size_t length = strcspn(text, " "), kept = length;
+    if (value == 0)
+        return "0";
+    if (memchr(text, '.', length) == NULL)
+        return text;
+    while (text[kept - 1] == '0')
+        kept--;
+    if (text[kept - 1] == '.')
+        kept--;
+    return mcp_format(arena, "%.*s%s", (int)kept, text, text + length);
+}
+
 void mcp_html_axis(struct mcp_text *out, const struct mcp_html_axis *axis)
 {
     double step = mcp_html_round_step(axis->most, 5, axis->dimension);
@@ -62,7 +77,7 @@ void mcp_html_axis(struct mcp_text *out, const struct mcp_html_axis *axis)
         mcp_text_add(out, "<path class=\"tick\" d=\"M%.1f %.1fV%.1f\"/>", x, axis->top,
                      axis->bottom);
         mcp_html_label(out, "m small", x, axis->bottom + 15,
-                       i == 0 ? "0" : mcp_show(out->arena, i * step, axis->dimension));
+                       mcp_html_round_text(out->arena, i * step, axis->dimension));
     }
     mcp_text_add(out, "\n");
 }
@@ -102,12 +117,13 @@ static double bar_x(const struct bar_plot *plot, double value)
     return LEFT + (RIGHT - LEFT) * value / plot->most;
 }
 
-/* Name or share, where it fits; of a single bar alone. */
+/* Name and share, or share alone, where it fits; of a single bar alone. */
 static void label_part(struct mcp_text *out, const struct bar_plot *plot, int part, double from,
                        double value)
 {
     double width = bar_x(plot, value) - LEFT;
-    const char *name = plot->bars->parts[part].name;
+    const char *name = mcp_format(out->arena, "%s %.0f %%", plot->bars->parts[part].name,
+                                  100 * value / row_sum(plot->bars, 0));
     if ((int)strlen(name) * LETTER + 8 > (int)width)
         name = mcp_format(out->arena, "%.0f %%", 100 * value / row_sum(plot->bars, 0));
     if ((int)strlen(name) * LETTER + 6 <= (int)width)
@@ -142,7 +158,7 @@ static void put_bar(struct mcp_text *out, const struct bar_plot *plot, int row)
     if (row % every == 0 || every == 1) {
         double base = y + plot->height / 2 + 4.5;
         mcp_html_label(out, "e", LEFT - 10, base, bars->rows[row]);
-        mcp_html_label(out, "s dim", bar_x(plot, at) + 8, base,
+        mcp_html_label(out, "e dim", MCP_HTML_WIDTH - 6, base,
                        mcp_show(out->arena, at, bars->dimension));
     }
     mcp_text_add(out, "\n");
@@ -219,7 +235,7 @@ static void put_levels(struct mcp_text *out, const struct line_plot *plot)
         double y = line_y(plot, i * step);
         mcp_text_add(out, "<path class=\"tick\" d=\"M%d %.1fH%d\"/>", LEFT, y, RIGHT);
         mcp_html_label(out, "e small", LEFT - 10, y + 4,
-                       i == 0 ? "0" : mcp_show(out->arena, i * step, plot->lines->dimension));
+                       mcp_html_round_text(out->arena, i * step, plot->lines->dimension));
     }
 }
 

@@ -10,7 +10,8 @@
 
 enum {
     MOST_SPANS = 6000,
-    GAP = 26, /* pixels between windows */
+    MOST_IN_A_ROW = 320, /* more could not be told apart */
+    GAP = 26,            /* pixels between windows */
     GANTT_LEFT = 84,
     GANTT_RIGHT = MCP_HTML_WIDTH - 8,
     TOP = 22
@@ -24,7 +25,9 @@ struct gantt_plot {
 
 static struct gantt_plot plot_of(const struct mcp_gantt *gantt)
 {
-    struct gantt_plot plot = {gantt, mcp_gantt_fold(gantt, MOST_SPANS), 0, 0, 0};
+    int most = gantt->num_rows * MOST_IN_A_ROW;
+    most = most < MOST_SPANS ? most : MOST_SPANS;
+    struct gantt_plot plot = {gantt, mcp_gantt_fold(gantt, most), 0, 0, 0};
     double shown = 0;
     for (int w = 0; w < plot.fold.count; w++)
         shown += (double)(plot.fold.windows[w].to_ns - plot.fold.windows[w].from_ns);
@@ -109,7 +112,7 @@ static void put_times(struct mcp_text *out, const struct gantt_plot *plot)
             double at = x + plot->pixels_per_ns * 1e9 * (t - from);
             mcp_text_add(out, "<path class=\"tick\" d=\"M%.1f %dV%.1f\"/>", at, TOP - 4, bottom);
             mcp_html_label(out, "m small", at, TOP - 8,
-                           t < step / 2 ? "0" : mcp_show(out->arena, t, MCP_SECONDS));
+                           mcp_html_round_text(out->arena, t < step / 2 ? 0 : t, MCP_SECONDS));
         }
         if (w > 0)
             mcp_html_label(out, "m dim", x - GAP / 2.0, TOP + (bottom - TOP) / 2 + 4, "…");
@@ -222,12 +225,12 @@ void mcp_html_gantt(struct mcp_text *out, const struct mcp_gantt *gantt)
     mcp_text_add(out, "<div class=\"gantt\">\n");
     mcp_html_svg_begin(out, TOP + plot.pitch * gantt->num_rows + 6, gantt->title);
     put_rows(out, &plot);
+    put_times(out, &plot);
     mcp_text_add(out, "<g class=\"spans\">\n");
     for (int kind = 0; kind < gantt->num_kinds; kind++)
         for (int chunk = 0; chunk < gantt->num_chunks; chunk++)
             put_path(out, &plot, kind, chunk);
     mcp_text_add(out, "</g>\n");
-    put_times(out, &plot);
     mcp_html_svg_end(out);
     put_data(out, &plot);
     mcp_text_add(out, "</div>\n");

@@ -133,7 +133,7 @@ function gantt(box) {
     if (whole) {
       drawTimes();
       [layer.innerHTML, times.innerHTML] = drawn;
-      if ((data.right - data.left) * rows[0]?.[0]?.to / all > 18) drawSpans();
+      if (width > 22 * Math.max(...rows.map(row => row.length))) drawSpans();
     } else {
       drawSpans();
       drawTimes();

@@ -1,0 +1,61 @@
+#!/bin/sh
+# tests/browser/check.sh MCPPLAN FOLDER: opens reports in a headless Chromium: no errors, no
+# requests, all that a reader can do; pictures in light, in dark and on paper go to FOLDER.
+set -eu
+mcpplan=$1
+folder=$2
+here=$(dirname "$0")
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+
+fail() {
+    echo "report-check: $1" >&2
+    exit 1
+}
+
+# browse PAGE FLAGS...: complains of whatever the page said on its console. There the browser
+# says too what the page asked for, as its own policy forbids.
+browse() {
+    page=$1
+    shift
+    chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --no-first-run \
+        --disable-background-networking --disable-component-update --disable-sync \
+        --disable-features=NetworkTimeServiceQuerying --host-resolver-rules='MAP * ~NOTFOUND' \
+        --user-data-dir="$folder/profile" \
+        --enable-logging=stderr --window-size=1180,4400 "$@" "file://$folder/$page" \
+        > "$folder/output" 2> "$folder/log" || { cat "$folder/log" >&2 && fail "$page: no answer"; }
+    if grep 'CONSOLE' "$folder/log" >&2; then
+        fail "$page: these lines stood on its console"
+    fi
+}
+
+# report NAME OPTIONS...: a page of at most 2 MB.
+report() {
+    name=$1
+    shift
+    "$mcpplan" plan --report "$folder/$name.html" "$@" > "$folder/$name.txt" 2> /dev/null
+    bytes=$(wc -c < "$folder/$name.html")
+    [ "$bytes" -lt 2000000 ] || fail "$name.html: $bytes bytes"
+    if grep -nE '<[^>]*(src|href|action)=|@import|url\([^#]' "$folder/$name.html" >&2; then
+        fail "$name.html: it names other files"
+    fi
+    { cat "$folder/$name.html" && printf '<script>\n' && cat "$here/try.js" && printf '</script>\n'; } \
+        > "$folder/$name.try.html"
+    browse "$name.try.html" --dump-dom
+    grep -q 'data-tried="yes"' "$folder/output" || fail "$name.html: it was not tried to the end"
+}
+
+report small --model llama-3.1-8b --cluster dgx-h100:2 --global-batch-size 64 \
+    --pipeline-parallel 4 --data-parallel 2
+report large --model llama-3.1-405b --cluster dgx-h100:2048 --global-batch-size 2048 \
+    --sequence-length 8192 --tensor-parallel 8 --context-parallel 8 --pipeline-parallel 16 \
+    --data-parallel 16 --microbatch-size 1
+sed 's/"name": "llama-3.1-8b"/"name": "<script>alert(1)<\/script><img src=x onerror=alert(1)>"/' \
+    "$here/../../models/llama-3.1-8b.json" > "$folder/hostile.json"
+report hostile --model "$folder/hostile.json" --cluster dgx-h100 --global-batch-size 16
+
+browse small.html --screenshot="$folder/light.png"
+browse small.html --screenshot="$folder/dark.png" --blink-settings=preferredColorScheme=0
+browse small.html --print-to-pdf="$folder/print.pdf" --no-pdf-header-footer
+rm -rf "$folder/profile" "$folder/output" "$folder/log"
+echo "report-check: pages and pictures are in $folder"
