@@ -57,25 +57,25 @@ static void put_question(struct mcp_text *out, const struct mcp_style *style,
     struct mcp_arena *arena = out->arena;
     const struct mcp_question *question = &view->machines[0].question;
     const struct mcp_job *job = question->job;
-    mcp_wrap(out,
-             mcp_format(arena, "%s, %s tokens%s; batch %s x %s tokens, %s",
-                        mcp_paint(arena, style, MCP_BOLD,
-                                  mcp_printable(arena, question->model->name)),
-                        mcp_show_count(arena, (double)view->ask->tokens),
-                        mcp_capacity_limits_text(arena, view->ask),
-                        mcp_show_integer(arena, job->global_batch_size),
-                        mcp_show_integer(arena, job->sequence_length),
-                        mcp_printable(arena, question->stack->name)),
-             style->width, 2);
+    mcp_wrap(
+        out,
+        mcp_format(arena, "%s, %s tokens%s; batch %s x %s tokens, %s",
+                   mcp_paint(arena, style, MCP_BOLD, mcp_printable(arena, question->model->name)),
+                   mcp_show_count(arena, (double)view->ask->tokens),
+                   mcp_capacity_limits_text(arena, view->ask),
+                   mcp_show_integer(arena, job->global_batch_size),
+                   mcp_show_integer(arena, job->sequence_length),
+                   mcp_printable(arena, question->stack->name)),
+        style->width, 2);
     mcp_text_add(out, "\n");
 }
 
 static const char *machines_text(struct mcp_arena *arena, const struct mcp_capacity_view *view,
                                  const struct mcp_capacity_row *row)
 {
-    const char *spares =
-        row->spares > 0 ? mcp_format(arena, " and %s to spare", mcp_show_integer(arena, row->spares))
-                        : "";
+    const char *spares = row->spares > 0 ? mcp_format(arena, " and %s to spare",
+                                                      mcp_show_integer(arena, row->spares))
+                                         : "";
     return mcp_format(arena, "%s GPUs: %s node%s of %s%s", mcp_show_integer(arena, row->gpus),
                       mcp_show_integer(arena, row->nodes), row->nodes == 1 ? "" : "s",
                       mcp_printable(arena, view->machines[row->machine].name), spares);
@@ -117,11 +117,10 @@ static void put_failures(struct mcp_text *out, const struct mcp_style *style,
 {
     struct mcp_arena *arena = out->arena;
     const struct mcp_leaks leaks = mcp_restart_leaks(&row->restart);
-    const char *storage =
-        mcp_format(arena, "%s each, %d kept: %s at %s",
-                   mcp_show(arena, row->checkpoint_bytes, MCP_BYTES), ask->checkpoint_keep,
-                   mcp_show(arena, row->storage_bytes, MCP_BYTES),
-                   mcp_show(arena, row->checkpoint_bytes_per_s, MCP_BYTES_PER_SECOND));
+    const char *storage = mcp_format(
+        arena, "%s each, %d kept: %s at %s", mcp_show(arena, row->checkpoint_bytes, MCP_BYTES),
+        ask->checkpoint_keep, mcp_show(arena, row->storage_bytes, MCP_BYTES),
+        mcp_show(arena, row->checkpoint_bytes_per_s, MCP_BYTES_PER_SECOND));
     if (isinf(row->restart.mttf_s)) {
         put_line(out, style, mcp_format(arena, "nothing fails; checkpoints are %s", storage));
         return;
@@ -135,7 +134,8 @@ static void put_failures(struct mcp_text *out, const struct mcp_style *style,
                         mcp_show(arena, row->restart.interval_s, MCP_SECONDS),
                         mcp_show(arena, row->restart.stall_s, MCP_SECONDS), storage));
     put_line(out, style,
-             mcp_format(arena, "lost: %.1f %% saving, %.1f %% redoing, %.1f %% recovering (%s each)",
+             mcp_format(arena,
+                        "lost: %.1f %% saving, %.1f %% redoing, %.1f %% recovering (%s each)",
                         100 * leaks.stall_frac, 100 * leaks.redo_frac, 100 * leaks.recovery_frac,
                         mcp_show(arena, ask->recovery_s, MCP_SECONDS)));
 }
@@ -144,9 +144,8 @@ static void put_money(struct mcp_text *out, const struct mcp_style *style,
                       const struct mcp_capacity_view *view, const struct mcp_capacity_row *row)
 {
     struct mcp_arena *arena = out->arena;
-    const char *hint =
-        mcp_format(arena, "price unknown: --price %s=X states one per GPU and hour",
-                   mcp_printable(arena, view->machines[row->machine].name));
+    const char *hint = mcp_format(arena, "price unknown: --price %s=X states one per GPU and hour",
+                                  mcp_printable(arena, view->machines[row->machine].name));
     put_line(out, style,
              mcp_format(arena, "power %s at %g watts a watt of devices, energy %s; %s",
                         mcp_show(arena, row->site_watts, MCP_WATTS), view->ask->site_power_factor,
@@ -250,19 +249,34 @@ static void put_refused(struct mcp_text *out, const struct mcp_style *style,
             said[k] = true;
             mcp_text_add(&sizes, "%s%s", k > i ? "; " : "", mcp_show_integer(arena, row->gpus));
         }
-        put_line(out, style,
-                 mcp_format(arena, "%s: %s", sizes.data, mcp_printable(arena, reason)));
+        put_line(out, style, mcp_format(arena, "%s: %s", sizes.data, mcp_printable(arena, reason)));
     }
+}
+
+/* How far from a knee the sizes end; NaN: there is a knee, or one size. */
+static double last_step(const struct mcp_capacity *capacity, int machine)
+{
+    double last = (double)NAN;
+    for (int i = 0; i < capacity->num_rows; i++) {
+        const struct mcp_capacity_row *row = &capacity->rows[i];
+        if (row->machine == machine && row->knee)
+            return (double)NAN;
+        if (row->machine == machine && !isnan(row->next_frac))
+            last = row->next_frac;
+    }
+    return last;
 }
 
 static void put_table(struct mcp_text *out, const struct mcp_style *style,
                       const struct mcp_capacity_view *view, int machine)
 {
     static const struct mcp_column columns[] = {
-        {"GPUs", "", MCP_RIGHT},   {"spare", "nodes", MCP_RIGHT}, {"batch", "", MCP_RIGHT},
-        {"t x c x p x d", "", MCP_LEFT}, {"iteration", "", MCP_RIGHT}, {"MFU", "", MCP_RIGHT},
-        {"ETTR", "", MCP_RIGHT},   {"time", "days", MCP_RIGHT}, {"energy", "MWh", MCP_RIGHT},
-        {"price", "", MCP_RIGHT},  {"step", "pays", MCP_RIGHT}, {"", "", MCP_LEFT},
+        {"GPUs", "", MCP_RIGHT},      {"spare", "nodes", MCP_RIGHT},
+        {"batch", "", MCP_RIGHT},     {"t x c x p x d", "", MCP_LEFT},
+        {"iteration", "", MCP_RIGHT}, {"MFU", "", MCP_RIGHT},
+        {"ETTR", "", MCP_RIGHT},      {"time", "days", MCP_RIGHT},
+        {"energy", "MWh", MCP_RIGHT}, {"price", "", MCP_RIGHT},
+        {"step", "pays", MCP_RIGHT},  {"", "", MCP_LEFT},
     };
     struct mcp_arena *arena = out->arena;
     struct mcp_table *table = mcp_table_new(arena, columns, (int)MCP_COUNT_OF(columns));
@@ -273,6 +287,11 @@ static void put_table(struct mcp_text *out, const struct mcp_style *style,
     if (mcp_table_num_rows(table) > 0)
         mcp_table_write(table, MCP_SKIN_TERMINAL, style, out);
     put_refused(out, style, view->capacity, machine);
+    double last = last_step(view->capacity, machine);
+    if (!isnan(last))
+        put_line(
+            out, style,
+            mcp_format(arena, "no knee: the last step still brings %.2f of what it should", last));
 }
 
 /* Days, all machines on one scale. */
@@ -292,7 +311,9 @@ static void put_chart(struct mcp_text *out, const struct mcp_style *style,
                                     row->answer ? " answer" : "", row->knee ? " knee" : ""),
                 .value = row->time_s,
                 .text = days(arena, row->time_s),
-                .color = row->answer ? MCP_GREEN : row->knee ? MCP_YELLOW : MCP_CYAN,
+                .color = row->answer ? MCP_GREEN
+                         : row->knee ? MCP_YELLOW
+                                     : MCP_CYAN,
             };
     }
     if (count < 2)
@@ -308,37 +329,43 @@ static void put_notes(struct mcp_text *out, const struct mcp_style *style,
     const struct mcp_capacity_ask *ask = view->ask;
     mcp_heading(out, style, "Assumed");
     put_line(out, style,
-             mcp_format(arena, "step pays: what more GPUs bring of what they should, from one size "
-                               "that divides well to the next; the knee is the last size before "
-                               "it falls below %g",
+             mcp_format(arena,
+                        "step pays: what more GPUs bring of what they should, from one size "
+                        "that divides well to the next; the knee is the last size before "
+                        "it falls below %g",
                         ask->knee_frac));
     if (ask->batch_slack_frac > 0)
         put_line(out, style,
-                 mcp_format(arena, "a size that does not divide the batch may move it by %g %%; "
-                                   "--batch-slack 0 forbids that",
+                 mcp_format(arena,
+                            "a size that does not divide the batch may move it by %g %%; "
+                            "--batch-slack 0 forbids that",
                             100 * ask->batch_slack_frac));
     put_line(out, style, mcp_format(arena, "failures: %s", ask->failures.source));
     put_line(out, style,
-             mcp_format(arena, "spares: enough with probability %g while a repair takes %s; they "
-                               "are rented, and draw no power",
+             mcp_format(arena,
+                        "spares: enough with probability %g while a repair takes %s; they "
+                        "are rented, and draw no power",
                         ask->spare_quantile, mcp_show(arena, ask->repair_s, MCP_SECONDS)));
     if (isnan(ask->checkpoint_bytes_per_s))
-        put_line(out, style,
-                 "checkpoints are written at 0.122 GB/s a GPU (Llama 3: 2 TB/s of 16,384), and stall "
-                 "training that long; --checkpoint-bandwidth, --checkpoint-stall state yours");
+        put_line(
+            out, style,
+            "checkpoints are written at 0.122 GB/s a GPU (Llama 3: 2 TB/s of 16,384), and stall "
+            "training that long; --checkpoint-bandwidth, --checkpoint-stall state yours");
 }
 
 void mcp_capacity_text(struct mcp_text *out, const struct mcp_style *style,
                        const struct mcp_capacity_view *view)
 {
     put_question(out, style, view);
+    if (view->capacity->interrupted)
+        put_line(out, style,
+                 mcp_paint(out->arena, style, MCP_YELLOW,
+                           "interrupted: sizes are missing, and the answer may be another"));
     put_answer(out, style, view);
     for (int i = 0; i < view->num_machines; i++)
         put_table(out, style, view, i);
     put_chart(out, style, view);
     put_notes(out, style, view);
-    if (view->capacity->interrupted)
-        put_line(out, style, "interrupted: sizes are missing");
 }
 
 enum mcp_status mcp_capacity_fail(struct mcp_arena *arena, const struct mcp_capacity_view *view,
@@ -352,10 +379,13 @@ enum mcp_status mcp_capacity_fail(struct mcp_arena *arena, const struct mcp_capa
         if (row->reason == NULL && (near == NULL || row->time_s < near->time_s))
             near = row;
     }
+    if (capacity->interrupted && near == NULL)
+        return mcp_fail(err, MCP_INFEASIBLE, "interrupted before a size was planned");
     if (near == NULL)
         return mcp_fail(err, MCP_INFEASIBLE, "no size that was tried has a plan%s%s",
                         capacity->num_rows > 0 ? ": " : "",
-                        capacity->num_rows > 0 ? capacity->rows[capacity->num_rows - 1].reason : "");
+                        capacity->num_rows > 0 ? capacity->rows[capacity->num_rows - 1].reason
+                                               : "");
     return mcp_fail(err, MCP_INFEASIBLE,
                     "no size that was tried trains %s tokens%s; the fastest, %s GPUs of %s, takes "
                     "%s days, draws %s and costs %s",

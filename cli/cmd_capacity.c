@@ -271,16 +271,15 @@ static void set_prices(struct price *prices, int count, struct mcp_cluster *pool
     }
 }
 
-static enum mcp_status check_prices(struct mcp_context *ctx, const struct price *prices, int count,
-                                    const struct mcp_capacity_machine *machines)
+static enum mcp_status check_prices(struct mcp_context *ctx, const struct args *args,
+                                    const struct price *prices)
 {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < args->price.count; i++)
         if (!prices[i].used)
             return mcp_fail(&ctx->err, MCP_USAGE,
-                            "option --price: no cluster or GPU of --cluster is called '%s'; the "
-                            "first is %s",
-                            mcp_shown(ctx->arena, prices[i].name),
-                            mcp_shown(ctx->arena, machines[0].question.cluster->name));
+                            "option --price: no cluster or GPU of --cluster %s is called '%s'",
+                            mcp_shown(ctx->arena, args->plan.cluster),
+                            mcp_shown(ctx->arena, prices[i].name));
     return MCP_OK;
 }
 
@@ -385,7 +384,7 @@ static enum mcp_status read_machines(struct mcp_context *ctx, const struct args 
                             MOST_MACHINES);
         MCP_TRY(read_machine(ctx, args, name, prices, &machines[(*count)++]));
     }
-    MCP_TRY(check_prices(ctx, prices, args->price.count, machines));
+    MCP_TRY(check_prices(ctx, args, prices));
     for (int i = 0; i < *count; i++)
         MCP_TRY(read_sizes(ctx, args, &machines[i]));
     return MCP_OK;

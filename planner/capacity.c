@@ -4,6 +4,7 @@
 #include "core/text.h"
 #include "core/units.h"
 
+#include <assert.h>
 #include <math.h>
 
 const char *const mcp_limit_names[MCP_NUM_LIMITS] = {"deadline", "budget", "power"};
@@ -42,6 +43,7 @@ static int nodes_divisor(const struct mcp_cluster *cluster)
     int divisor = 0;
     for (int i = 0; i < mcp_cluster_num_pools(cluster); i++)
         divisor = common_divisor(mcp_cluster_pool(cluster, i)->num_nodes, divisor);
+    assert(divisor > 0);
     return divisor;
 }
 

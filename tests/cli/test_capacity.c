@@ -68,7 +68,7 @@ ParameterizedTestParameters(capacity_cli, refusals)
          {ASK, "--price=dgx-a100=1", "~"},
          MCP_USAGE,
          "",
-         "called 'dgx-a100'; the first is dgx-h100"},
+         "of --cluster dgx-h100 is called 'dgx-a100'"},
         {"half a price", {ASK, "--price=dgx-h100", "~"}, MCP_USAGE, "", "is not NAME=X"},
         {"a negative price", {ASK, "--price=dgx-h100=-1", "~"}, MCP_USAGE, "", "is not NAME=X"},
         {"failures of no fleet",

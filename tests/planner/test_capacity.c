@@ -295,3 +295,42 @@ Test(capacity, refines_and_stops)
     cr_expect(capacity.interrupted && capacity.best == -1);
     mcp_arena_free(q.arena);
 }
+
+/* Strong scaling of 405B on H100 in fp8: throughput per GPU against that of 512 GPUs, as
+ * the steps of MLPerf Training v5.0's logs have it (tools/scaling.sh). */
+struct case_scaling {
+    int gpus, batch;
+    double step_s; /* published, of another layout than ours */
+};
+Test(capacity, scales_as_mlperf_did)
+{
+    static const struct case_scaling points[] = {
+        {512, 1152, 55.13}, {2048, 1152, 14.22}, {2560, 1120, 11.17}, {8192, 1536, 5.18}};
+    double published_first = 0, planned_first = 0;
+    for (size_t i = 0; i < MCP_COUNT_OF(points); i++) {
+        const struct case_scaling *p = &points[i];
+        struct loaded q;
+        struct mcp_error err = {""};
+        struct mcp_capacity capacity;
+        struct mcp_plan_space space = mcp_space_default();
+        const struct mcp_search_options options = {.top = 1};
+        load_question(&q, "llama-3.1-405b", "dgx-h100", p->batch, 8192);
+        cr_assert(mcp_stack_load(q.arena, "megatron-core-mlperf", &q.stack, &err) == MCP_OK);
+        q.job.precision = MCP_PRECISION_FP8;
+        struct mcp_capacity_ask ask = mcp_capacity_ask_default();
+        const struct mcp_capacity_machine machine = {
+            .name = "dgx-h100", .question = q.question, .num_sizes = 1, .sizes = &p->gpus};
+        const struct mcp_capacity_sweep sweep = {&ask, 1, &machine, &space, &options, NULL, NULL};
+        ask.tokens = 1000000000000;
+        ask.batch_slack_frac = 0;
+        mcp_capacity_sweep(q.arena, &sweep, &capacity);
+        double published = p->batch / p->step_s / p->gpus;
+        double planned = p->batch / capacity.rows[0].iteration_s / p->gpus;
+        published_first = i == 0 ? published : published_first;
+        planned_first = i == 0 ? planned : planned_first;
+        cr_expect(fabs(planned / planned_first - published / published_first) < 0.03,
+                  "%d GPUs: %g, not %g", p->gpus, planned / planned_first,
+                  published / published_first);
+        mcp_arena_free(q.arena);
+    }
+}
