@@ -24,6 +24,17 @@ enum mcp_status mcp_plan_report_check(const char *path, struct mcp_error *err)
                     "or .md");
 }
 
+const char *mcp_plan_report_times(struct mcp_arena *arena, const char *text)
+{
+    struct mcp_text out = mcp_text_new(arena);
+    for (const char *at = text; *at != '\0'; at++) {
+        bool times = mcp_starts_with(at, " x ");
+        mcp_text_append(&out, times ? " ×" : at, times ? strlen(" ×") : 1);
+        at += times;
+    }
+    return out.data;
+}
+
 /* The answer */
 
 static const char *machines_text(struct mcp_arena *arena, const struct mcp_cluster *cluster)
@@ -129,9 +140,10 @@ void mcp_plan_report_answer(struct mcp_report *report, const struct mcp_plan_vie
     if (view->arithmetic)
         mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN, view->arithmetic);
     mcp_report_say(report, MCP_REPORT_LEAD, MCP_TONE_PLAIN,
-                   mcp_plan_degrees_text(arena, &view->plan));
+                   mcp_plan_report_times(arena, mcp_plan_degrees_text(arena, &view->plan)));
     mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN,
-                   mcp_plan_choices_text(arena, &view->plan, view->question->job));
+                   mcp_plan_report_times(
+                       arena, mcp_plan_choices_text(arena, &view->plan, view->question->job)));
     if (view->predicts)
         mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN,
                        "everything was pinned, so this plan is predicted, not chosen");

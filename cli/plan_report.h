@@ -13,6 +13,9 @@ enum mcp_status mcp_plan_report_check(const char *path, struct mcp_error *err);
 enum mcp_status mcp_plan_report_write(struct mcp_context *ctx, const struct mcp_plan_args *args,
                                       const struct mcp_plan_view *view);
 
+/* "tensor 8 × data 4" of "tensor 8 x data 4". */
+const char *mcp_plan_report_times(struct mcp_arena *arena, const char *text);
+
 /* The parts of it, in this order. */
 void mcp_plan_report_answer(struct mcp_report *report, const struct mcp_plan_view *view);
 void mcp_plan_report_layout(struct mcp_report *report, const struct mcp_plan_view *view);

@@ -17,6 +17,7 @@ struct inputs {
     struct mcp_table *table;
     struct mcp_json *sources; /* NULL: `source` stands for all */
     const char *source;
+    const char *note;   /* of tiers: says how efficiencies and latencies are known; or NULL */
     enum origin origin; /* where the file says nothing of a number */
     int *counts;        /* [NUM_ORIGINS] */
 };
@@ -48,7 +49,8 @@ static const char *source_of(const struct inputs *inputs, const char *path)
             break;
         *dot = '\0';
     }
-    return text ? text : inputs->source;
+    bool noted = mcp_ends_with(path, ".efficiency_frac") || mcp_ends_with(path, ".latency_s");
+    return text ? text : noted && inputs->note ? inputs->note : inputs->source;
 }
 
 static bool has(const char *path, const char *part)
@@ -214,6 +216,7 @@ static void add_pool(struct mcp_report *report, struct inputs inputs,
     add_members(&inputs, "", json);
     inputs.sources = NULL;
     inputs.source = pool->source;
+    inputs.note = pool->note;
     mcp_cluster_to_json(pool, cluster);
     if (mcp_json_array(cluster, "tiers", &tiers, &ignored) == MCP_OK)
         add_value(&inputs, "tiers", tiers);

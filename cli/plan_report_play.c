@@ -210,9 +210,10 @@ static void add_memory_over_time(struct mcp_report *report, const struct played 
     struct mcp_report_part *lines = MCP_ARRAY(arena, MOST_CURVES, struct mcp_report_part);
     double *values = MCP_ARRAY(arena, MOST_CURVES * NUM_POINTS, double);
     int chosen[MOST_CURVES], count = choose_stages(view, chosen);
+    const struct mcp_sim_played of = {pricer, &view->plan, p, &played->result};
     for (int i = 0; i < count; i++) {
         struct mcp_sim_curve curve;
-        mcp_sim_memory(arena, pricer, &view->plan, p, &played->result, chosen[i], &curve);
+        mcp_sim_memory(arena, &of, chosen[i], &curve);
         mcp_sim_memory_sample(&curve, played->result.step_ns, values + i * NUM_POINTS, NUM_POINTS);
         lines[i] =
             (struct mcp_report_part){mcp_format(arena, "stage %d%s", chosen[i],
@@ -231,6 +232,10 @@ static void add_memory_over_time(struct mcp_report *report, const struct played 
     mcp_report_lines(report, &curves);
 }
 
+static const char *const step_texts[MCP_NUM_MEMORY_STEPS] = {
+    "no recompute", "+ selective", "+ full", "+ ZeRO 1", "+ ZeRO 2", "+ ZeRO 3",
+};
+
 static void add_memory_steps(struct mcp_report *report, const struct mcp_plan_view *view)
 {
     struct mcp_arena *arena = report->arena;
@@ -244,7 +249,7 @@ static void add_memory_steps(struct mcp_report *report, const struct mcp_plan_vi
         mcp_plan_memory_parts(arena, &view->memory_steps[i].prediction.memory, parts);
         for (int k = 0; k < MCP_NUM_MEMORY_PARTS; k++)
             values[count * MCP_NUM_MEMORY_PARTS + k] = parts[k].value;
-        rows[count++] = view->memory_steps[i].name;
+        rows[count++] = step_texts[i];
     }
     const struct mcp_report_bars bars = {"What saves memory here, each on top of those above",
                                          MCP_NUM_MEMORY_PARTS,

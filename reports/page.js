@@ -101,7 +101,8 @@ function gantt(box) {
       if (key & 1) path.setAttribute("fill-opacity", ".62");
     }
     for (const [cx, cy, span] of labels)
-      make(layer, "text", {class: `m num in${data.kinds[span.kind][1]}`, x: cx, y: cy}, span.microbatch);
+      make(layer, "text", {class: span.chunk % 2 ? "m num off" : `m num in${data.kinds[span.kind][1]}`, x: cx, y: cy},
+           span.microbatch);
   }
 
   function drawTimes() {

@@ -1,0 +1,106 @@
+/* tests/cli/test_report.c: mcpplan plan --report from the outside. */
+#include "tests/cli/child.h"
+
+#include "core/text.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+ParameterizedTestParameters(cli, report)
+{
+    static struct child_case cases[] = {
+        {"a name that says nothing",
+         {"plan", "--model=tiny", "--cluster=dgx-h100", "--global-batch-size=8", "--report=out",
+          "~"},
+         MCP_USAGE,
+         "",
+         "end it in .html or .md"},
+        {"standard output is the plan's",
+         {"plan", "--model=tiny", "--cluster=dgx-h100", "--global-batch-size=8", "--report=-", "~"},
+         MCP_USAGE,
+         "",
+         "end it in .html or .md"},
+        {"a folder that is not there",
+         {"plan", "--model=tiny", "--cluster=dgx-h100", "--global-batch-size=8",
+          "--report=/no/such/folder/a.html", "~"},
+         MCP_IO,
+         "",
+         "/no/such/folder"},
+    };
+    return cr_make_param_array(struct child_case, cases, sizeof cases / sizeof *cases);
+}
+ParameterizedTest(struct child_case *c, cli, report)
+{
+    child_settle_environment();
+    child_check(c, NULL);
+}
+
+/* What `plan` wrote into a file named `name`; NULL when it wrote none. The folder goes. */
+static const char *written(struct mcp_arena *arena, const char *name, char words[][WORD])
+{
+    char folder[] = "/tmp/mcpplan-report-XXXXXX";
+    struct child child = {.arena = arena};
+    struct mcp_text text;
+    struct mcp_error err;
+    cr_assert(ne(ptr, mkdtemp(folder), NULL));
+    char *path = mcp_format(arena, "%s/%s", folder, name);
+    child_settle_environment();
+    child_run(&child, words, path);
+    enum mcp_status status = mcp_file_read(arena, path, MCP_MAX_FILE_BYTES, &text, &err);
+    unlink(path);
+    cr_expect(eq(int, rmdir(folder), 0), "nothing else is left behind");
+    return status == MCP_OK ? text.data : NULL;
+}
+
+Test(cli, report_holds_the_answer_on_a_page_and_in_markdown)
+{
+    char words[MAX_WORDS][WORD] = {"plan",
+                                   "--model=tiny",
+                                   "--cluster=dgx-h100",
+                                   "--global-batch-size=64",
+                                   "--pipeline-parallel=2",
+                                   "--sensitivity",
+                                   "--memory-waterfall",
+                                   "--report",
+                                   "@",
+                                   "~"};
+    static const char *const facts[] = {
+        "pipeline 2",   "proven best", "Peak memory", "Where the time goes",
+        "microbatches", "stages 0–1",  "bubble",      "What would change it",
+        "gpipe",        "ZeRO 3",      "fitted",      "sustained_clock_frac",
+        "Not modelled", "activations", "limit",       "memory_bandwidth_bytes_per_s",
+    };
+    struct mcp_arena *arena = mcp_arena_new();
+    const char *page = written(arena, "a.html", words), *again = written(arena, "b.html", words);
+    const char *markdown = written(arena, "a.md", words);
+    cr_assert(page && again && markdown);
+    cr_expect(eq(str, (char *)page, (char *)again));
+    for (size_t i = 0; i < MCP_COUNT_OF(facts); i++) {
+        cr_expect(ne(ptr, strstr(page, facts[i]), NULL), "the page: %s", facts[i]);
+        struct mcp_text escaped = mcp_text_new(arena);
+        for (const char *at = facts[i]; *at; at++)
+            mcp_text_add(&escaped, "%s%c", *at == '_' ? "\\" : "", *at);
+        cr_expect(ne(ptr, strstr(markdown, escaped.data), NULL), "Markdown: %s", facts[i]);
+    }
+    mcp_arena_free(arena);
+}
+
+Test(cli, report_is_left_out_where_there_is_no_plan)
+{
+    char words[MAX_WORDS][WORD] = {"plan",
+                                   "--model=gpt3-175b",
+                                   "--cluster=dgx-h100",
+                                   "--global-batch-size=8",
+                                   "--sequence-length=2048",
+                                   "--report",
+                                   "@",
+                                   "~"};
+    struct mcp_arena *arena = mcp_arena_new();
+    cr_expect(eq(ptr, (void *)written(arena, "a.html", words), NULL));
+    mcp_arena_free(arena);
+}
