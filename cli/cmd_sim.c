@@ -1,6 +1,7 @@
 /* cli/cmd_sim.c: mcpplan sim: play a plan in virtual time and show it. */
 #include "cli/commands.h"
 #include "cli/sim_view.h"
+#include "sim/check.h"
 #include "sim/ops.h"
 #include "sim/timeline.h"
 #include "step/build.h"
@@ -46,6 +47,7 @@ static enum mcp_status read_question(struct mcp_context *ctx, struct mcp_json *j
     MCP_TRY(mcp_json_object(json, "stack", &part, &ctx->err));
     MCP_TRY(mcp_stack_from_json(ctx->arena, part, &in->stack, &ctx->err));
     in->question = (struct mcp_question){&in->model, &in->cluster, &in->job, &in->stack};
+    MCP_TRY(mcp_cluster_check(&in->cluster, &ctx->err));
     return mcp_job_check(&in->job, &ctx->err);
 }
 
@@ -68,6 +70,7 @@ static enum mcp_status read_plan(struct mcp_context *ctx, const char *path,
     if (!mcp_legal(ctx->arena, &in->question, &in->plan, &refusals))
         return mcp_fail(&ctx->err, MCP_INVALID, "%s: %s", mcp_shown(ctx->arena, path),
                         refusals.items[0].text);
+    MCP_TRY(mcp_sim_check_size(&in->plan, &in->job, &ctx->err));
     mcp_program_build(ctx->arena, &in->question, &in->plan, &in->program);
     return mcp_program_verify(ctx->arena, &in->program, &ctx->err);
 }
@@ -220,8 +223,9 @@ static void add_curves(struct mcp_arena *arena, struct mcp_pricer *pricer,
                        struct mcp_sim_view *view)
 {
     struct mcp_sim_curve *curves = MCP_ARRAY(arena, view->result->num_stages, struct mcp_sim_curve);
+    const struct mcp_sim_played played = {pricer, view->plan, view->predicted, view->result};
     for (int s = 0; s < view->result->num_stages; s++)
-        mcp_sim_memory(arena, pricer, view->plan, view->predicted, view->result, s, &curves[s]);
+        mcp_sim_memory(arena, &played, s, &curves[s]);
     view->curves = curves;
 }
 
@@ -304,6 +308,7 @@ static enum mcp_status simulate(struct mcp_context *ctx, const struct sim_args *
     MCP_TRY(apply_slow_rank(ctx, args, in, &options));
     MCP_TRY(apply_slow_link(ctx, args, in, &options));
     MCP_TRY(choose_level(args, &options, &view.op_by_op, &ctx->err));
+    MCP_TRY(mcp_sim_check_time(&in->slow_question, &in->program, &options, &ctx->err));
     view.question = options.slow_port >= 0 ? &in->question : &in->slow_question;
     if (view.op_by_op)
         MCP_TRY(play_ops(ctx, args, in, &view, &result));

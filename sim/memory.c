@@ -29,20 +29,19 @@ static struct mcp_chunk_memory *chunks_of(struct mcp_arena *arena, struct mcp_pr
     return chunks;
 }
 
-void mcp_sim_memory(struct mcp_arena *arena, struct mcp_pricer *pricer, const struct mcp_plan *plan,
-                    const struct mcp_prediction *predicted, const struct mcp_sim_result *result,
-                    int stage, struct mcp_sim_curve *out)
+void mcp_sim_memory(struct mcp_arena *arena, const struct mcp_sim_played *of, int stage,
+                    struct mcp_sim_curve *out)
 {
-    const struct mcp_question *question = mcp_pricer_question(pricer);
-    const struct mcp_sim_stage *played = &result->stages[stage];
-    struct mcp_chunk_memory *chunks = chunks_of(arena, pricer, plan, stage);
+    const struct mcp_question *question = mcp_pricer_question(of->pricer);
+    const struct mcp_sim_stage *played = &of->result->stages[stage];
+    struct mcp_chunk_memory *chunks = chunks_of(arena, of->pricer, of->plan, stage);
     double factor = question->stack->activation_memory_factor;
     int64_t kept, live = 0;
-    int m = (int)mcp_num_microbatches(plan, question->job);
-    int64_t peak = mcp_stage_peak(plan, m, stage, chunks, &kept);
+    int m = (int)mcp_num_microbatches(of->plan, question->job);
+    int64_t peak = mcp_stage_peak(of->plan, m, stage, chunks, &kept);
     *out = (struct mcp_sim_curve){
         .moments = MCP_ARRAY(arena, 2 * played->num_slots + 1, struct mcp_sim_moment)};
-    out->static_bytes = mcp_memory_total(&predicted->stages[stage].memory) -
+    out->static_bytes = mcp_memory_total(&of->predicted->stages[stage].memory) -
                         llround((double)kept * factor) - llround((double)(peak - kept) * factor);
     add(out, 0, 0);
     for (int s = 0; s < played->num_slots; s++) {

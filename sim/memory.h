@@ -20,10 +20,15 @@ struct mcp_sim_curve {
     int64_t peak_bytes;
 };
 
-/* `predicted` is the plan's. */
-void mcp_sim_memory(struct mcp_arena *arena, struct mcp_pricer *pricer, const struct mcp_plan *plan,
-                    const struct mcp_prediction *predicted, const struct mcp_sim_result *result,
-                    int stage, struct mcp_sim_curve *out);
+/* Whose memory: a plan, its price and how it was played. */
+struct mcp_sim_played {
+    struct mcp_pricer *pricer;
+    const struct mcp_plan *plan;
+    const struct mcp_prediction *predicted;
+    const struct mcp_sim_result *result;
+};
+void mcp_sim_memory(struct mcp_arena *arena, const struct mcp_sim_played *of, int stage,
+                    struct mcp_sim_curve *out);
 
 /* The fullest bytes in each of `count` equal parts of the step. */
 void mcp_sim_memory_sample(const struct mcp_sim_curve *curve, int64_t step_ns, double *bytes,

@@ -1,6 +1,8 @@
 /* tests/cli/test_sim.c: mcpplan sim from the outside. */
 #include "tests/cli/child.h"
 
+#include "core/text.h"
+
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
@@ -46,6 +48,11 @@ ParameterizedTestParameters(cli, sim)
         {"a slow link", {"sim", "@", "--slow-link=nvlink:4", "~"}, MCP_OK, "the slow link", ""},
         {"of one rank", {"sim", "@", "--slow-link=nvlink:4@3", "~"}, MCP_OK, "the slow link", ""},
         {"of no rank", {"sim", "@", "--slow-link=nvlink:4@9", "~"}, MCP_USAGE, "", "0 to 7"},
+        {"a dead link",
+         {"sim", "@", "--slow-link=nvlink:1e300", "~"},
+         MCP_INVALID,
+         "",
+         "centuries"},
         {"another schedule",
          {"sim", "@", "--schedule=gpipe", "--json", "~"},
          MCP_OK,
@@ -70,4 +77,44 @@ ParameterizedTest(struct child_case *c, cli, sim)
     write_plan(path);
     child_check(c, path);
     unlink(path);
+}
+
+/* Files of what no step is: more microbatches than anybody plays, links that carry nothing. */
+ParameterizedTestParameters(cli, sim_refuses)
+{
+    static struct child_case cases[] = {
+        {"a billion sequences",
+         {"\"global_batch_size\": 64,", "\"global_batch_size\": 999999360,"},
+         MCP_INVALID,
+         "",
+         "slots"},
+        {"no link",
+         {"\"bandwidth_bytes_per_s\": 450000000000,", "\"bandwidth_bytes_per_s\": 0,"},
+         MCP_INVALID,
+         "",
+         "bandwidth"},
+    };
+    return cr_make_param_array(struct child_case, cases, sizeof cases / sizeof *cases);
+}
+ParameterizedTest(struct child_case *c, cli, sim_refuses)
+{
+    char path[TEMPORARY_PATH];
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_text plan;
+    struct mcp_error err;
+    struct child_case run = {"", {"sim", "@", "~"}, c->want, "", ""};
+    write_plan(path);
+    cr_assert(eq(int, (int)mcp_file_read(arena, path, 1 << 20, &plan, &err), MCP_OK));
+    unlink(path);
+    const char *at = strstr(plan.data, c->words[0]);
+    cr_assert(ne(ptr, (void *)at, NULL), "%s", c->words[0]);
+    struct mcp_text edited = mcp_text_new(arena);
+    mcp_text_append(&edited, plan.data, (size_t)(at - plan.data));
+    mcp_text_add(&edited, "%s%s", c->words[1], at + strlen(c->words[0]));
+    child_write_file(path, edited.data, edited.length);
+    memcpy(run.err, c->err, sizeof run.err);
+    memcpy(run.name, c->name, sizeof run.name);
+    child_check(&run, path);
+    unlink(path);
+    mcp_arena_free(arena);
 }

@@ -65,7 +65,9 @@ static void expect_memory(struct mcp_arena *arena, const struct drawn *d)
     for (int s = 0; s < d->result.num_stages; s++) {
         struct mcp_sim_curve curve;
         const struct mcp_stage_prediction *stage = &d->predicted.stages[s];
-        mcp_sim_memory(arena, d->pricer, &d->random.plan, &d->predicted, &d->result, s, &curve);
+        const struct mcp_sim_played played = {d->pricer, &d->random.plan, &d->predicted,
+                                              &d->result};
+        mcp_sim_memory(arena, &played, s, &curve);
         cr_expect(le(i64, llabs(curve.peak_bytes - mcp_memory_total(&stage->memory)), 1), "%s",
                   d->says);
         cr_expect(ge(i64, curve.peak_bytes, stage->static_bytes), "%s", d->says);
