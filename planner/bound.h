@@ -76,6 +76,9 @@ void mcp_floor_load(struct mcp_pricer *pricer, const struct mcp_plan *plan, cons
 /* Another limit of each rank, reserve included. */
 void mcp_floor_limit(struct mcp_floor *floor, const struct mcp_question *question,
                      int64_t limit_bytes);
+/* The fullest rank, as step/ names it, holds no more than `bytes`. */
+void mcp_floor_limit_fullest(struct mcp_floor *floor, const struct mcp_question *question,
+                             int64_t bytes);
 
 /* Can any split take `time_ns`, as far as the floor tells? */
 bool mcp_floor_reaches(const struct mcp_floor *floor, double time_ns);

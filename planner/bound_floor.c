@@ -260,3 +260,19 @@ void mcp_floor_limit(struct mcp_floor *floor, const struct mcp_question *questio
     for (int pool = 0; pool < floor->num_pools; pool++)
         floor->room[pool] = room_of(question, limit_bytes);
 }
+
+/* The fullest has the least room left, so that another may hold more by as much as its
+ * GPUs do. */
+void mcp_floor_limit_fullest(struct mcp_floor *floor, const struct mcp_question *question,
+                             int64_t bytes)
+{
+    int64_t least = INT64_MAX;
+    for (int pool = 0; pool < floor->num_pools; pool++) {
+        int64_t memory = mcp_cluster_pool(question->cluster, pool)->gpu.memory_bytes;
+        least = memory < least ? memory : least;
+    }
+    for (int pool = 0; pool < floor->num_pools; pool++) {
+        int64_t memory = mcp_cluster_pool(question->cluster, pool)->gpu.memory_bytes;
+        floor->room[pool] = room_of(question, bytes + (memory - least));
+    }
+}

@@ -81,7 +81,7 @@ static bool too_heavy(const struct mcp_look *look, struct mcp_floor *floor)
 {
     if (look->cutoff_bytes == INT64_MAX)
         return false;
-    mcp_floor_limit(floor, look->search->question, look->cutoff_bytes);
+    mcp_floor_limit_fullest(floor, look->search->question, look->cutoff_bytes);
     return mcp_floor_refute(floor) != NULL;
 }
 

@@ -484,3 +484,13 @@ Test(search_brute, mixed_clusters)
     const struct problem_size size = {6, 1, 4, 12, 30, 100};
     expect_best(200000, 60, 30000, &size);
 }
+
+/* The fullest GPU is the one with the least room left: where pools differ, others may hold
+ * more, which a bound once forgot. */
+Test(search_brute, mixed_memory)
+{
+    const struct problem_size size = {6, 1, 4, 12, 30, 100};
+    struct seen seen = {0};
+    cr_expect(gt(i64, try_seed(244988, &size, 30000, &seen), 0));
+    cr_expect(eq(int, seen.compared, 1));
+}
