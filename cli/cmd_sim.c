@@ -1,5 +1,6 @@
 /* cli/cmd_sim.c: mcpplan sim: play a plan in virtual time and show it. */
 #include "cli/commands.h"
+#include "cli/report_parts.h"
 #include "cli/sim_view.h"
 #include "sim/check.h"
 #include "sim/ops.h"
@@ -18,7 +19,7 @@ struct sim_args {
     int64_t seed;
     const char *slow_rank, *slow_link;
     struct mcp_choice level, schedule;
-    const char *timeline, *trace;
+    const char *timeline, *trace, *report;
 };
 
 /* A plan with all that it was made for. */
@@ -282,8 +283,8 @@ static enum mcp_status play_ops(struct mcp_context *ctx, const struct sim_args *
 }
 
 /* What the planner says of the same plan on healthy machines. */
-static enum mcp_status explain(struct mcp_context *ctx, const struct sim_input *in,
-                               struct mcp_sim_view *view)
+static enum mcp_status explain(struct mcp_context *ctx, const struct sim_args *args,
+                               const struct sim_input *in, struct mcp_sim_view *view)
 {
     struct mcp_prediction *predicted = MCP_NEW(ctx->arena, struct mcp_prediction);
     struct mcp_pricer *pricer = mcp_pricer_new(ctx->arena, &in->question);
@@ -293,6 +294,8 @@ static enum mcp_status explain(struct mcp_context *ctx, const struct sim_input *
     add_curves(ctx->arena, pricer, view);
     struct mcp_text text = mcp_text_new(ctx->arena);
     mcp_sim_view_text(&text, &ctx->style, view);
+    if (args->report != NULL)
+        MCP_TRY(mcp_sim_report_write(ctx, args->report, view));
     return mcp_output_result(ctx, &text, mcp_sim_view_json(ctx->arena, view));
 }
 
@@ -314,7 +317,7 @@ static enum mcp_status simulate(struct mcp_context *ctx, const struct sim_args *
         MCP_TRY(play_ops(ctx, args, in, &view, &result));
     else
         mcp_sim_play(ctx->arena, view.question, &in->program, &options, &result);
-    return explain(ctx, in, &view);
+    return explain(ctx, args, in, &view);
 }
 
 enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
@@ -329,6 +332,8 @@ enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
          "op: every op on its stream, links are shared; slot: entries alone (where --noise or "
          "--slow-rank is given)"},
         {"schedule", MCP_OPT_CHOICE, &args.schedule, "play the plan under another schedule"},
+        {"report", MCP_OPT_FILE, &args.report,
+         "the step with charts: a page (FILE.html) or Markdown (FILE.md)"},
         {"timeline", MCP_OPT_FILE, &args.timeline, "write every op's start and end to FILE"},
         {"trace", MCP_OPT_FILE, &args.trace, "the same for chrome://tracing and ui.perfetto.dev"},
         {"Noise and faults", MCP_OPT_HEADING, NULL, NULL},
@@ -361,6 +366,8 @@ enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
     };
     if (!mcp_options_parse(ctx, &usage, argc, argv))
         return ctx->status;
+    if (args.report != NULL)
+        MCP_TRY(mcp_report_file_check(args.report, &ctx->err));
     in = MCP_NEW(ctx->arena, struct sim_input);
     MCP_TRY(read_plan(ctx, ctx->operands[0], &args.schedule, in));
     return simulate(ctx, &args, in);

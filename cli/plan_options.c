@@ -1,7 +1,7 @@
 /* cli/plan_options.c: what mcpplan plan is asked: options, the question, the space. */
 #include "cli/plan_options.h"
 
-#include "cli/plan_report.h"
+#include "cli/report_parts.h"
 #include "core/text.h"
 #include "planner/require.h"
 #include "topologies/detect.h"
@@ -182,7 +182,7 @@ bool mcp_plan_args_parse(struct mcp_context *ctx, struct mcp_plan_args *args, in
         ctx->status = mcp_fail(&ctx->err, MCP_USAGE,
                                "--dump-program needs a file's name: standard output is the plan's");
     if (ctx->status == MCP_OK && args->report != NULL)
-        ctx->status = mcp_plan_report_check(args->report, &ctx->err);
+        ctx->status = mcp_report_file_check(args->report, &ctx->err);
     return ctx->status == MCP_OK;
 }
 

@@ -4,72 +4,11 @@
 #include "cli/commands.h"
 #include "core/mesh.h"
 #include "core/units.h"
-#include "reports/html.h"
-#include "reports/markdown.h"
 
 #include <math.h>
 #include <string.h>
 
-static bool is_html(const char *path)
-{
-    return mcp_ends_with(path, ".html") || mcp_ends_with(path, ".htm");
-}
-
-enum mcp_status mcp_plan_report_check(const char *path, struct mcp_error *err)
-{
-    if (is_html(path) || mcp_ends_with(path, ".md"))
-        return MCP_OK;
-    return mcp_fail(err, MCP_USAGE,
-                    "--report writes a page or Markdown, as the file's name says: end it in .html "
-                    "or .md");
-}
-
-const char *mcp_plan_report_times(struct mcp_arena *arena, const char *text)
-{
-    struct mcp_text out = mcp_text_new(arena);
-    for (const char *at = text; *at != '\0'; at++) {
-        bool times = mcp_starts_with(at, " x ");
-        mcp_text_append(&out, times ? " ×" : at, times ? strlen(" ×") : 1);
-        at += times;
-    }
-    return out.data;
-}
-
 /* The answer */
-
-static const char *machines_text(struct mcp_arena *arena, const struct mcp_cluster *cluster)
-{
-    struct mcp_text text = mcp_text_new(arena);
-    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++) {
-        const struct mcp_cluster *pool = mcp_cluster_pool(cluster, i);
-        mcp_text_add(&text, "%s%s × %s in %s node%s", i > 0 ? " and " : "",
-                     mcp_show_integer(arena, mcp_pool_gpus(pool)), pool->gpu.name,
-                     mcp_show_integer(arena, pool->num_nodes), pool->num_nodes == 1 ? "" : "s");
-    }
-    return text.data;
-}
-
-static const char *subtitle_text(struct mcp_arena *arena, const struct mcp_question *question)
-{
-    const struct mcp_job *job = question->job;
-    return mcp_format(arena, "on %s · batch %s × %s tokens · %s · %s",
-                      machines_text(arena, question->cluster),
-                      mcp_show_integer(arena, job->global_batch_size),
-                      mcp_show_integer(arena, job->sequence_length),
-                      mcp_precision_names[job->precision], question->stack->name);
-}
-
-static void add_figure(struct mcp_report *report, const char *label, const char *value,
-                       const char *note)
-{
-    const struct mcp_report_figure figure = {label, value, note, NAN};
-    mcp_report_figure(report, MCP_TONE_PLAIN, &figure);
-}
-
-static const char *percent(struct mcp_arena *arena, double frac)
-{
-    return mcp_format(arena, "%.1f %%", 100 * frac);
-}
 
 static void add_memory_figure(struct mcp_report *report, const struct mcp_plan_view *view)
 {
@@ -92,44 +31,30 @@ static void add_figures(struct mcp_report *report, const struct mcp_plan_view *v
     const struct mcp_cluster *cluster = view->question->cluster;
     double off = p->uncertainty_frac * p->iteration_s;
     double price = cluster->gpu.price_per_gpu_hour;
-    add_figure(report, "Iteration", mcp_show(arena, p->iteration_s, MCP_SECONDS),
-               mcp_format(arena, "± %.0f %%, %s – %s", 100 * p->uncertainty_frac,
-                          mcp_show(arena, p->iteration_s - off, MCP_SECONDS),
-                          mcp_show(arena, p->iteration_s + off, MCP_SECONDS)));
-    add_figure(report, "Tokens a second", mcp_show_count(arena, p->tokens_per_s),
-               mcp_format(arena, "%s on each %s",
-                          mcp_show_count(arena, p->tokens_per_s / mcp_cluster_gpus(cluster)),
-                          mcp_plan_device(view->question)));
-    add_figure(report, "MFU", percent(arena, p->model_flops_utilization),
-               mcp_format(arena, "HFU %s", percent(arena, p->hardware_flops_utilization)));
+    mcp_report_plain_figure(report, "Iteration", mcp_show(arena, p->iteration_s, MCP_SECONDS),
+                            mcp_format(arena, "± %.0f %%, %s – %s", 100 * p->uncertainty_frac,
+                                       mcp_show(arena, p->iteration_s - off, MCP_SECONDS),
+                                       mcp_show(arena, p->iteration_s + off, MCP_SECONDS)));
+    mcp_report_plain_figure(
+        report, "Tokens a second", mcp_show_count(arena, p->tokens_per_s),
+        mcp_format(arena, "%s on each %s",
+                   mcp_show_count(arena, p->tokens_per_s / mcp_cluster_gpus(cluster)),
+                   mcp_plan_device(view->question)));
+    mcp_report_plain_figure(
+        report, "MFU", mcp_report_percent(arena, p->model_flops_utilization),
+        mcp_format(arena, "HFU %s", mcp_report_percent(arena, p->hardware_flops_utilization)));
     add_memory_figure(report, view);
-    add_figure(report, "Bubble", percent(arena, p->bubble_frac),
-               mcp_format(arena, "%s over the ideal", percent(arena, p->bubble_over_ideal)));
-    add_figure(report, "Communication", percent(arena, p->exposed_comm_frac),
-               "exposed, the rest is hidden");
+    mcp_report_plain_figure(
+        report, "Bubble", mcp_report_percent(arena, p->bubble_frac),
+        mcp_format(arena, "%s over the ideal", mcp_report_percent(arena, p->bubble_over_ideal)));
+    mcp_report_plain_figure(report, "Communication",
+                            mcp_report_percent(arena, p->exposed_comm_frac),
+                            "of the step, exposed");
     if (isfinite(price) && mcp_cluster_num_pools(cluster) == 1)
-        add_figure(
+        mcp_report_plain_figure(
             report, "Cost of an iteration",
             mcp_format(arena, "%.3g", p->iteration_s / 3600 * price * mcp_cluster_gpus(cluster)),
             mcp_format(arena, "at %.3g an hour and %s", price, mcp_plan_device(view->question)));
-}
-
-/* Kinds of time, the inks in their order. */
-static const struct mcp_report_part *cost_parts(struct mcp_arena *arena)
-{
-    struct mcp_report_part *parts = MCP_ARRAY(arena, MCP_NUM_COSTS, struct mcp_report_part);
-    for (int i = 0; i < MCP_NUM_COSTS; i++)
-        parts[i] = (struct mcp_report_part){mcp_cost_names[i], i % MCP_NUM_INKS};
-    return parts;
-}
-
-static void add_costs(struct mcp_report *report, const char *title, const char *const *rows,
-                      const double *values, int num_rows)
-{
-    const struct mcp_report_bars bars = {
-        title,       MCP_NUM_COSTS, num_rows, cost_parts(report->arena), rows, values,
-        MCP_SECONDS, NAN,           ""};
-    mcp_report_bars(report, &bars);
 }
 
 void mcp_plan_report_answer(struct mcp_report *report, const struct mcp_plan_view *view)
@@ -140,10 +65,10 @@ void mcp_plan_report_answer(struct mcp_report *report, const struct mcp_plan_vie
     if (view->arithmetic)
         mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN, view->arithmetic);
     mcp_report_say(report, MCP_REPORT_LEAD, MCP_TONE_PLAIN,
-                   mcp_plan_report_times(arena, mcp_plan_degrees_text(arena, &view->plan)));
-    mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN,
-                   mcp_plan_report_times(
-                       arena, mcp_plan_choices_text(arena, &view->plan, view->question->job)));
+                   mcp_report_times(arena, mcp_plan_degrees_text(arena, &view->plan)));
+    mcp_report_say(
+        report, MCP_REPORT_PROSE, MCP_TONE_PLAIN,
+        mcp_report_times(arena, mcp_plan_choices_text(arena, &view->plan, view->question->job)));
     if (view->predicts)
         mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN,
                        "everything was pinned, so this plan is predicted, not chosen");
@@ -158,56 +83,11 @@ void mcp_plan_report_answer(struct mcp_report *report, const struct mcp_plan_vie
     if (view->halves_text)
         mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN, view->halves_text);
     add_figures(report, view);
-    add_costs(report, "An iteration by kind of time, mean over all ranks", mean,
-              view->prediction->cost_s, 1);
+    mcp_report_costs(report, "An iteration by kind of time, mean over all ranks", mean,
+                     view->prediction->cost_s, 1);
 }
 
 /* Where time goes */
-
-static const char *const *stage_names(struct mcp_arena *arena, int stages)
-{
-    const char **names = MCP_ARRAY(arena, stages, const char *);
-    for (int i = 0; i < stages; i++)
-        names[i] = mcp_format(arena, "stage %d", i);
-    return names;
-}
-
-static const char *const cost_texts[MCP_NUM_COSTS] = {
-    [MCP_COST_MATMUL] = "matrix products",
-    [MCP_COST_ATTENTION] = "attention kernels",
-    [MCP_COST_ELEMENTWISE] = "element-wise kernels, norms, casts: bound by memory",
-    [MCP_COST_LAUNCH] = "start-up of kernels on the device",
-    [MCP_COST_TENSOR] = "tensor-parallel collectives, as far as nothing hides them",
-    [MCP_COST_CONTEXT] = "exchange of keys and values between context ranks, likewise",
-    [MCP_COST_EXPERT] = "all-to-all between experts, likewise",
-    [MCP_COST_PIPELINE] = "messages between stages, likewise",
-    [MCP_COST_DATA] = "gradients and weights between replicas, likewise",
-    [MCP_COST_OPTIMIZER] = "update of the weights",
-    [MCP_COST_HOST] = "the device waits for its host",
-    [MCP_COST_BUBBLE] = "a stage waits for one that has not sent yet",
-};
-
-static void add_cost_table(struct mcp_report *report, const struct mcp_prediction *p)
-{
-    static const struct mcp_column columns[] = {{"kind", "", MCP_LEFT},
-                                                {"what it is", "", MCP_LEFT},
-                                                {"in the step", "", MCP_RIGHT},
-                                                {"share", "", MCP_RIGHT},
-                                                {"in all, hidden too", "", MCP_RIGHT}};
-    struct mcp_arena *arena = report->arena;
-    struct mcp_table *table = mcp_table_new(arena, columns, (int)MCP_COUNT_OF(columns));
-    for (int i = 0; i < MCP_NUM_COSTS; i++) {
-        if (!(p->cost_s[i] > 0) && !(p->comm_s[i] > 0))
-            continue;
-        mcp_table_cell(table, "%s", mcp_cost_names[i]);
-        mcp_table_cell(table, "%s", cost_texts[i]);
-        mcp_table_cell(table, "%s", mcp_show(arena, p->cost_s[i], MCP_SECONDS));
-        mcp_table_cell(table, "%s", percent(arena, p->cost_s[i] / p->iteration_s));
-        mcp_table_cell(table, "%s",
-                       p->comm_s[i] > 0 ? mcp_show(arena, p->comm_s[i], MCP_SECONDS) : "");
-    }
-    mcp_report_table(report, MCP_REPORT_TABLE, "", table);
-}
 
 void mcp_plan_report_time(struct mcp_report *report, const struct mcp_plan_view *view)
 {
@@ -219,9 +99,9 @@ void mcp_plan_report_time(struct mcp_report *report, const struct mcp_plan_view 
         memcpy(values + i * MCP_NUM_COSTS, p->stages[i].cost_s, sizeof p->stages[i].cost_s);
     mcp_report_say(report, MCP_REPORT_SECTION, MCP_TONE_PLAIN, "Where the time goes");
     if (stages > 1)
-        add_costs(report, "An iteration by kind of time, stage by stage",
-                  stage_names(arena, stages), values, stages);
-    add_cost_table(report, p);
+        mcp_report_costs(report, "An iteration by kind of time, stage by stage",
+                         mcp_report_stages(arena, stages), values, stages);
+    mcp_report_cost_table(report, p->cost_s, p->comm_s, p->iteration_s);
 }
 
 /* Layout over nodes */
@@ -377,9 +257,8 @@ enum mcp_status mcp_plan_report_write(struct mcp_context *ctx, const struct mcp_
                                       const struct mcp_plan_view *view)
 {
     struct mcp_arena *arena = ctx->arena;
-    struct mcp_text out = mcp_text_new(arena);
-    struct mcp_report report =
-        mcp_report_new(arena, view->question->model->name, subtitle_text(arena, view->question));
+    struct mcp_report report = mcp_report_new(arena, view->question->model->name,
+                                              mcp_report_question(arena, view->question));
     report.made_by =
         "made by mcpplan " MCP_VERSION "; every number is a prediction unless it says otherwise";
     mcp_plan_report_answer(&report, view);
@@ -389,11 +268,5 @@ enum mcp_status mcp_plan_report_write(struct mcp_context *ctx, const struct mcp_
     mcp_plan_report_others(&report, view);
     mcp_plan_report_search(&report, view);
     mcp_plan_report_inputs(&report, view, args->stack ? args->stack : view->question->stack->name);
-    if (is_html(args->report))
-        mcp_report_html(&report, &out);
-    else
-        mcp_report_markdown(&report, &out);
-    MCP_TRY(mcp_file_replace(args->report, out.data, out.length, &ctx->err));
-    mcp_note("wrote %s", mcp_printable(arena, args->report));
-    return MCP_OK;
+    return mcp_report_file_write(ctx, args->report, &report);
 }

@@ -4,17 +4,11 @@
 
 #include "cli/plan_options.h"
 #include "cli/plan_view.h"
-#include "reports/report.h"
-
-/* What the file's name says it shall be; MCP_USAGE when it says nothing. */
-enum mcp_status mcp_plan_report_check(const char *path, struct mcp_error *err);
+#include "cli/report_parts.h"
 
 /* Replaces args->report by the answer, which must have been priced. */
 enum mcp_status mcp_plan_report_write(struct mcp_context *ctx, const struct mcp_plan_args *args,
                                       const struct mcp_plan_view *view);
-
-/* "tensor 8 × data 4" of "tensor 8 x data 4". */
-const char *mcp_plan_report_times(struct mcp_arena *arena, const char *text);
 
 /* The parts of it, in this order. */
 void mcp_plan_report_answer(struct mcp_report *report, const struct mcp_plan_view *view);

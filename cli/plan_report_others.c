@@ -43,10 +43,10 @@ static void add_other(struct mcp_table *table, struct mcp_arena *arena,
 {
     struct mcp_difference difference;
     mcp_explain_difference(view->prediction, p, &difference);
-    mcp_table_cell(table, "%s", mcp_plan_report_times(arena, mcp_plan_degrees_text(arena, plan)));
+    mcp_table_cell(table, "%s", mcp_report_times(arena, mcp_plan_degrees_text(arena, plan)));
     mcp_table_cell(
         table, "%s",
-        mcp_plan_report_times(arena, mcp_plan_choices_text(arena, plan, view->question->job)));
+        mcp_report_times(arena, mcp_plan_choices_text(arena, plan, view->question->job)));
     mcp_table_cell(table, "%s", mcp_show(arena, p->iteration_s, MCP_SECONDS));
     mcp_table_cell(table, "%s",
                    p == view->prediction
@@ -145,7 +145,7 @@ static void add_what_ifs(struct mcp_report *report, const struct mcp_plan_view *
         const char *plan =
             mcp_format(arena, "%s; %s", mcp_plan_degrees_text(arena, &what_if->found.plan),
                        mcp_plan_choices_text(arena, &what_if->found.plan, view->question->job));
-        mcp_table_cell(table, "%s", mcp_plan_report_times(arena, plan));
+        mcp_table_cell(table, "%s", mcp_report_times(arena, plan));
     }
     mcp_report_table(report, MCP_REPORT_TABLE, "What would change it, each searched for anew",
                      table);

@@ -34,6 +34,11 @@ void mcp_sim_view_text(struct mcp_text *out, const struct mcp_style *style,
 /* sim --json (docs/FORMATS.md). */
 struct mcp_json *mcp_sim_view_json(struct mcp_arena *arena, const struct mcp_sim_view *view);
 
+/* The same with charts, as HTML or Markdown (sim_report.c). */
+struct mcp_context;
+enum mcp_status mcp_sim_report_write(struct mcp_context *ctx, const char *path,
+                                     const struct mcp_sim_view *view);
+
 /* The pipeline drawn on character cells (sim_gantt.c). */
 void mcp_sim_gantt_text(struct mcp_text *out, const struct mcp_style *style,
                         const struct mcp_sim_view *view);

@@ -29,11 +29,11 @@ browse() {
     fi
 }
 
-# report NAME OPTIONS...: a page of at most 2 MB.
+# report NAME COMMAND OPTIONS...: a page of at most 2 MB.
 report() {
     name=$1
     shift
-    "$mcpplan" plan --report "$folder/$name.html" "$@" > "$folder/$name.txt" 2> /dev/null
+    "$mcpplan" "$@" --report "$folder/$name.html" > "$folder/$name.txt" 2> /dev/null
     bytes=$(wc -c < "$folder/$name.html")
     [ "$bytes" -lt 2000000 ] || fail "$name.html: $bytes bytes"
     if grep -nE '<[^>]*(src|href|action)=|@import|url\([^#]' "$folder/$name.html" >&2; then
@@ -45,14 +45,15 @@ report() {
     grep -q 'data-tried="yes"' "$folder/output" || fail "$name.html: it was not tried to the end"
 }
 
-report small --model llama-3.1-8b --cluster dgx-h100:2 --global-batch-size 64 \
-    --pipeline-parallel 4 --data-parallel 2
-report large --model llama-3.1-405b --cluster dgx-h100:2048 --global-batch-size 2048 \
+report small plan --model llama-3.1-8b --cluster dgx-h100:2 --global-batch-size 64 \
+    --pipeline-parallel 4 --data-parallel 2 --sensitivity --memory-waterfall -o "$folder/plan.json"
+report played sim "$folder/plan.json"
+report large plan --model llama-3.1-405b --cluster dgx-h100:2048 --global-batch-size 2048 \
     --sequence-length 8192 --tensor-parallel 8 --context-parallel 8 --pipeline-parallel 16 \
     --data-parallel 16 --microbatch-size 1
 sed 's/"name": "llama-3.1-8b"/"name": "<script>alert(1)<\/script><img src=x onerror=alert(1)>"/' \
     "$here/../../models/llama-3.1-8b.json" > "$folder/hostile.json"
-report hostile --model "$folder/hostile.json" --cluster dgx-h100 --global-batch-size 16
+report hostile plan --model "$folder/hostile.json" --cluster dgx-h100 --global-batch-size 16
 
 browse small.html --screenshot="$folder/light.png"
 browse small.html --screenshot="$folder/dark.png" --blink-settings=preferredColorScheme=0

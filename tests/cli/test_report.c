@@ -90,6 +90,35 @@ Test(cli, report_holds_the_answer_on_a_page_and_in_markdown)
     mcp_arena_free(arena);
 }
 
+Test(cli, report_of_a_played_step)
+{
+    char plan[MAX_WORDS][WORD] = {"plan",
+                                  "--model=tiny",
+                                  "--cluster=dgx-h100",
+                                  "--global-batch-size=64",
+                                  "--pipeline-parallel=2",
+                                  "-o",
+                                  "@",
+                                  "~"};
+    char sim[MAX_WORDS][WORD] = {"sim", "", "--noise=0.1", "--report", "@", "~"};
+    struct mcp_arena *arena = mcp_arena_new();
+    const char *json = written(arena, "plan.json", plan);
+    char path[TEMPORARY_PATH];
+    cr_assert(ne(ptr, (void *)json, NULL));
+    child_write_file(path, json, strlen(json));
+    memcpy(sim[1], path, sizeof path);
+    const char *page = written(arena, "sim.html", sim), *markdown = written(arena, "sim.md", sim);
+    unlink(path);
+    cr_assert(page && markdown);
+    static const char *const facts[] = {"Step in virtual time", "Jitter of 10 % on the compute",
+                                        "jitter: every group", "priced", "The step over time"};
+    for (size_t i = 0; i < MCP_COUNT_OF(facts); i++) {
+        cr_expect(ne(ptr, strstr(page, facts[i]), NULL), "the page: %s", facts[i]);
+        cr_expect(ne(ptr, strstr(markdown, facts[i]), NULL), "Markdown: %s", facts[i]);
+    }
+    mcp_arena_free(arena);
+}
+
 Test(cli, report_is_left_out_where_there_is_no_plan)
 {
     char words[MAX_WORDS][WORD] = {"plan",
