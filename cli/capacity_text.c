@@ -28,7 +28,7 @@ static const char *mwh_text(struct mcp_arena *arena, double joules)
     if (isnan(mwh))
         return "?";
     return mwh < 999.5 ? mcp_format(arena, "%.3g", mwh)
-                       : mcp_show_integer(arena, (int64_t)(mwh + 0.5));
+                       : mcp_show_integer(arena, (int64_t)fmin(mwh + 0.5, 1e15));
 }
 
 /* A paragraph of its own. */
@@ -76,8 +76,9 @@ static const char *machines_text(struct mcp_arena *arena, const struct mcp_capac
     const char *spares = row->spares > 0 ? mcp_format(arena, " and %s to spare",
                                                       mcp_show_integer(arena, row->spares))
                                          : "";
-    return mcp_format(arena, "%s GPUs: %s node%s of %s%s", mcp_show_integer(arena, row->gpus),
-                      mcp_show_integer(arena, row->nodes), row->nodes == 1 ? "" : "s",
+    return mcp_format(arena, "%s GPU%s: %s node%s of %s%s", mcp_show_integer(arena, row->gpus),
+                      row->gpus == 1 ? "" : "s", mcp_show_integer(arena, row->nodes),
+                      row->nodes == 1 ? "" : "s",
                       mcp_printable(arena, view->machines[row->machine].name), spares);
 }
 
@@ -104,12 +105,13 @@ static void put_time(struct mcp_text *out, const struct mcp_style *style,
     struct mcp_arena *arena = out->arena;
     put_line(out, style,
              mcp_format(arena,
-                        "%s steps of %s sequences and %s = %s days without failures; MFU %.3f, "
-                        "ETTR %.3f; tensor x context x pipeline x data %s",
+                        "%s steps of %s sequences and %s = %s days without failures; MFU %.3f "
+                        "x ETTR %.3f = goodput %.3f; tensor x context x pipeline x data %s",
                         mcp_show_integer(arena, row->steps),
                         mcp_show_integer(arena, row->global_batch_size),
                         mcp_show(arena, row->iteration_s, MCP_SECONDS), days(arena, row->busy_s),
-                        row->model_flops_utilization, row->ettr, plan_text(arena, row)));
+                        row->model_flops_utilization, row->ettr,
+                        row->model_flops_utilization * row->ettr, plan_text(arena, row)));
 }
 
 static void put_failures(struct mcp_text *out, const struct mcp_style *style,
@@ -149,7 +151,9 @@ static void put_money(struct mcp_text *out, const struct mcp_style *style,
     put_line(out, style,
              mcp_format(arena, "power %s at %g watts a watt of devices, energy %s; %s",
                         mcp_show(arena, row->site_watts, MCP_WATTS), view->ask->site_power_factor,
-                        mcp_format(arena, "%s MWh", mwh_text(arena, row->energy_joules)),
+                        isnan(row->energy_joules)
+                            ? "unknown"
+                            : mcp_format(arena, "%s MWh", mwh_text(arena, row->energy_joules)),
                         isnan(row->price)
                             ? hint
                             : mcp_format(arena, "price %s, spares in", money(arena, row->price))));

@@ -183,10 +183,16 @@ static enum mcp_status take_quantity(struct mcp_context *ctx, const char *name, 
         mcp_error_prefix(&ctx->err, mcp_format(ctx->arena, "option --%s", name));
         return MCP_USAGE;
     }
-    bool may_be_none = dimension == MCP_SECONDS;
-    if (value > most || (value <= 0 && !may_be_none))
-        return mcp_fail(&ctx->err, MCP_USAGE, "option --%s: '%s' is not %s and at most 1e15", name,
-                        mcp_shown(ctx->arena, text), may_be_none ? "from 0" : "above 0");
+    if (dimension == MCP_SECONDS && value >= 0 && value <= 366 * 86400.0) {
+        *out = value;
+        return MCP_OK;
+    }
+    if (dimension == MCP_SECONDS)
+        return mcp_fail(&ctx->err, MCP_USAGE, "option --%s: '%s' is not from 0 to a year", name,
+                        mcp_shown(ctx->arena, text));
+    if (value <= 0 || value > most)
+        return mcp_fail(&ctx->err, MCP_USAGE, "option --%s: '%s' is not above 0 and at most %g",
+                        name, mcp_shown(ctx->arena, text), most);
     *out = value;
     return MCP_OK;
 }
@@ -209,9 +215,6 @@ static enum mcp_status check_numbers(struct mcp_context *ctx, const struct args 
         return refuse_number(ctx, "spare-quantile", ask->spare_quantile, "below 1");
     if (ask->site_power_factor < 1 || ask->site_power_factor > 100)
         return refuse_number(ctx, "site-power-factor", ask->site_power_factor, "from 1 to 100");
-    if (ask->repair_s > 366 * 86400.0)
-        return mcp_fail(&ctx->err, MCP_USAGE, "option --repair: '%s' is more than a year",
-                        mcp_shown(ctx->arena, args->repair));
     return MCP_OK;
 }
 
