@@ -163,13 +163,16 @@ static enum mcp_status fail(const struct arguments *a, struct mcp_error *err, en
                     problem);
 }
 
+static const char open_size[] = "nothing in the file says what that is";
+
 static enum mcp_status read_size(struct arguments *a, enum flag flag, struct mcp_error *err)
 {
     int64_t value;
     const char *text = a->text[flag];
-    if (text == NULL || strchr(text, '$') != NULL || mcp_same(text, "null") ||
-        mcp_same(text, "None"))
+    if (text == NULL || mcp_same(text, "null") || mcp_same(text, "None"))
         return MCP_OK;
+    if (strchr(text, '$') != NULL) /* set_model() asks for positions where it needs them */
+        return flag == MAX_POSITION_EMBEDDINGS ? MCP_OK : fail(a, err, flag, open_size);
     if (!mcp_parse_int64(text, &value) || value < 0 || value > INT32_MAX)
         return fail(a, err, flag, "not a number of 0 or more");
     a->size[flag] = (int)value;
@@ -183,8 +186,7 @@ static enum mcp_status require(const struct arguments *a, enum flag flag, struct
     if (a->text[flag] == NULL)
         return fail(a, err, flag, "missing");
     return fail(a, err, flag,
-                strchr(a->text[flag], '$') != NULL ? "nothing in the file says what that is"
-                                                   : "at least 1 is needed");
+                strchr(a->text[flag], '$') != NULL ? open_size : "at least 1 is needed");
 }
 
 static bool is_on(const struct arguments *a, enum flag flag)
@@ -435,25 +437,67 @@ static enum mcp_status set_layers(const struct arguments *a, struct mcp_model *m
     return MCP_OK;
 }
 
+static enum mcp_status set_norm(const struct arguments *a, struct mcp_model *model,
+                                struct mcp_error *err)
+{
+    const char *norm = a->text[NORMALIZATION];
+    model->norm = mcp_same(norm, "RMSNorm") ? MCP_RMSNORM : MCP_LAYERNORM;
+    if (norm != NULL && model->norm != MCP_RMSNORM && !mcp_same(norm, "LayerNorm"))
+        return fail(a, err, NORMALIZATION, "neither LayerNorm nor RMSNorm");
+    return MCP_OK;
+}
+
+static enum mcp_status set_positions(const struct arguments *a, struct mcp_model *model,
+                                     struct mcp_error *err)
+{
+    static const struct {
+        const char *name;
+        enum mcp_position_kind kind;
+    } types[] = {
+        {"learned_absolute", MCP_POSITION_LEARNED},
+        {"rope", MCP_POSITION_ROTARY},
+        {"mrope", MCP_POSITION_ROTARY},
+        {"yarn", MCP_POSITION_ROTARY},
+        {"none", MCP_POSITION_NONE},
+    };
+    const char *type = a->text[POSITION_EMBEDDING_TYPE];
+    size_t k = 0;
+    while (type != NULL && k < MCP_COUNT_OF(types) && !mcp_same(type, types[k].name))
+        k++;
+    if (k == MCP_COUNT_OF(types))
+        return fail(a, err, POSITION_EMBEDDING_TYPE,
+                    "none of learned_absolute, rope, mrope, yarn, none");
+    model->position = types[k].kind;
+    if (is_on(a, USE_ROTARY) && model->position == MCP_POSITION_LEARNED)
+        model->position = MCP_POSITION_ROTARY;
+    return model->position == MCP_POSITION_LEARNED ? require(a, MAX_POSITION_EMBEDDINGS, err)
+                                                   : MCP_OK;
+}
+
 static enum mcp_status set_model(const struct arguments *a, struct mcp_model *model,
                                  struct mcp_error *err)
 {
-    const char *position = a->text[POSITION_EMBEDDING_TYPE];
     model->name = model->family = "megatron";
     model->num_layers = a->size[NUM_LAYERS];
     model->hidden_size = a->size[HIDDEN_SIZE];
     model->max_sequence_length = a->size[MAX_POSITION_EMBEDDINGS];
-    model->norm = mcp_same(a->text[NORMALIZATION], "RMSNorm") ? MCP_RMSNORM : MCP_LAYERNORM;
-    model->position = MCP_POSITION_LEARNED;
-    if (is_on(a, USE_ROTARY) || (position != NULL && !mcp_same(position, "learned_absolute")))
-        model->position = MCP_POSITION_ROTARY;
-    if (mcp_same(position, "none"))
-        model->position = MCP_POSITION_NONE;
-    if (model->position == MCP_POSITION_LEARNED)
-        MCP_TRY(require(a, MAX_POSITION_EMBEDDINGS, err));
+    MCP_TRY(set_norm(a, model, err));
+    MCP_TRY(set_positions(a, model, err));
     model->tied_embeddings = !is_on(a, UNTIE);
     model->norms_per_layer = 2;
     return read_vocabulary(a, &model->vocab_size, err);
+}
+
+/* `open`: names that nothing sets. */
+static const char *left_aside(const struct arguments *a, const char *open)
+{
+    struct mcp_text text = mcp_text_new(a->arena);
+    if (a->text[WINDOW_SIZE] != NULL)
+        mcp_text_add(&text, "--window-size (read as full attention)");
+    if (open[0] != '\0')
+        mcp_text_add(&text, "%svariables that nothing sets (%s)", text.length > 0 ? ", " : "",
+                     mcp_printable(a->arena, open));
+    return text.data;
 }
 
 enum mcp_status mcp_model_from_megatron(struct mcp_arena *arena, const char *file, const char *text,
@@ -474,9 +518,7 @@ enum mcp_status mcp_model_from_megatron(struct mcp_arena *arena, const char *fil
     *out = (struct mcp_model){.name = "", .family = "", .source = "", .note = "", .ignored = ""};
     MCP_TRY(set_model(&a, out, err));
     MCP_TRY(set_layers(&a, out, err));
-    if (words.open[0] != '\0')
-        out->ignored =
-            mcp_format(arena, "variables that nothing sets (%s)", mcp_printable(arena, words.open));
+    out->ignored = left_aside(&a, words.open);
     return MCP_OK;
 }
 

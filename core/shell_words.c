@@ -21,13 +21,14 @@ struct reader {
     size_t words_capacity;
 };
 
+/* MOST_NAMES: there is no room for it, so nothing is known of it. */
 static size_t find_name(struct reader *r, const char *name, size_t length)
 {
     for (size_t i = 0; i < r->names.count; i++)
         if (strncmp(r->names.items[i], name, length) == 0 && r->names.items[i][length] == '\0')
             return i;
     if (r->names.count == MOST_NAMES)
-        return MOST_NAMES - 1;
+        return MOST_NAMES;
     if (r->names.items == NULL) {
         r->names.items = MCP_ARRAY(r->arena, MOST_NAMES, const char *);
         r->names.values = MCP_ARRAY(r->arena, MOST_NAMES, const char *);
@@ -63,7 +64,7 @@ static void expand(struct reader *r, struct mcp_text *word)
     }
     r->at = end;
     const size_t index = find_name(r, name, length);
-    const char *value = r->names.values[index];
+    const char *value = index < MOST_NAMES ? r->names.values[index] : NULL;
     if (value != NULL)
         mcp_text_append(word, value, strlen(value));
     else if (fallback != NULL && end > fallback)
@@ -127,7 +128,8 @@ static void remember(struct reader *r, const char *word)
     if (strchr(value, '$') != NULL || strlen(value) >= MOST_VALUE_BYTES)
         return;
     const size_t index = find_name(r, word, length);
-    r->names.values[index] = value;
+    if (index < MOST_NAMES)
+        r->names.values[index] = value;
 }
 
 static void add_word(struct reader *r, const char *word)

@@ -2,7 +2,8 @@
  *
  * Words part at blanks; quotes join, # begins a comment, a backslash takes the next
  * character (a line's end: nothing). $NAME, ${NAME} and ${NAME:-default} stand for
- * what NAME=value said before; what nothing says stays and is named. */
+ * what NAME=value said before; what nothing says stays and is named, as far as the
+ * first 4,096 names go. */
 #ifndef MCP_CORE_SHELL_WORDS_H
 #define MCP_CORE_SHELL_WORDS_H
 

@@ -28,7 +28,7 @@ struct good_case {
     char name[64];
     char text[1200];
     int64_t parameters;
-    char note[64];
+    char note[96];
 };
 ParameterizedTestParameters(megatron, good)
 {
@@ -82,6 +82,11 @@ ParameterizedTestParameters(megatron, good)
          "--disable-bias-linear --add-qkv-bias --use-rotary-position-embeddings "
          "--untie-embeddings-and-output-weights --tokenizer-model Qwen/Qwen2-57B-A14B",
          57408558592, ""},
+        {"rotary positions need no number, a window is named",
+         "--num-layers 12 --hidden-size 768 --num-attention-heads 12 --vocab-size 50304 "
+         "--position-embedding-type rope --max-position-embeddings $SEQ --window-size 128,0",
+         124439808 + 768 * (50304 - 50257) - 768 * 1024,
+         "--window-size (read as full attention), variables that nothing sets (SEQ)"},
     };
     return cr_make_param_array(struct good_case, cases, sizeof cases / sizeof *cases);
 }
@@ -187,6 +192,22 @@ ParameterizedTestParameters(megatron, bad)
         {"learned positions without their number",
          "--num-layers 2 --hidden-size 64 --num-attention-heads 8 --vocab-size 100", MCP_FORMAT,
          "--max-position-embeddings: missing"},
+        {"experts that nothing sets",
+         "--num-layers 2 --hidden-size 64 --num-attention-heads 8 --vocab-size 100 "
+         "--use-rotary-position-embeddings --num-experts $E",
+         MCP_FORMAT, "--num-experts $E: nothing in the file says what that is"},
+        {"positions that nothing sets",
+         "--num-layers 2 --hidden-size 64 --num-attention-heads 8 --vocab-size 100 "
+         "--max-position-embeddings $S",
+         MCP_FORMAT, "--max-position-embeddings $S: nothing in the file says what that is"},
+        {"another norm",
+         "--num-layers 2 --hidden-size 64 --num-attention-heads 8 --vocab-size 100 "
+         "--use-rotary-position-embeddings --normalization L2Norm",
+         MCP_FORMAT, "--normalization L2Norm: neither LayerNorm nor RMSNorm"},
+        {"other positions",
+         "--num-layers 2 --hidden-size 64 --num-attention-heads 8 --vocab-size 100 "
+         "--position-embedding-type relative",
+         MCP_FORMAT, "--position-embedding-type relative: none of learned_absolute, rope"},
     };
     return cr_make_param_array(struct bad_case, cases, sizeof cases / sizeof *cases);
 }
