@@ -63,12 +63,13 @@ static void add_tier(struct build *b, const char *name, int nodes, double bandwi
                      int further_switches)
 {
     struct mcp_cluster *cluster = b->cluster;
+    const int64_t ranks = (int64_t)nodes * cluster->gpus_per_node;
     b->full = b->full || cluster->num_tiers == MCP_MAX_TIERS;
     if (b->full)
         return;
     cluster->tiers[cluster->num_tiers++] = (struct mcp_tier){
         .name = name,
-        .full_ranks = nodes * cluster->gpus_per_node,
+        .full_ranks = ranks < MCP_MAX_GPUS ? (int)ranks : MCP_MAX_GPUS,
         .bandwidth_bytes_per_s = bandwidth_bytes_per_s,
         .efficiency_frac = b->efficiency_frac,
         .latency_s = b->first_latency_s + further_switches * FURTHER_SWITCH_S,

@@ -271,3 +271,17 @@ ParameterizedTest(struct case_torus *c, fabric, torus)
     if (c->dimensions > 0)
         cr_expect(eq(int, fabric.num_dimensions, c->dimensions), "%s", c->text);
 }
+
+/* More ports than any cluster has GPUs: domains end with the cluster. */
+Test(fabric, domains_are_no_larger_than_a_cluster)
+{
+    struct mcp_error err = {0};
+    struct mcp_cluster cluster;
+    const struct mcp_fabric rails = {
+        .kind = MCP_FABRIC_RAIL, .nic_bytes_per_s = NIC, .switch_ports = 4096};
+    cr_assert(mcp_cluster_load(arena, "dgx-h100", &cluster, &err) == MCP_OK, "%s", err.text);
+    cluster.gpus_per_node = MCP_MAX_GPUS;
+    cr_assert(mcp_cluster_set_fabric(arena, &cluster, 1, &rails, &err) == MCP_OK, "%s", err.text);
+    for (int i = 1; i < cluster.num_tiers; i++)
+        cr_expect(eq(int, cluster.tiers[i].ranks, MCP_MAX_GPUS), "tier %d", i);
+}
