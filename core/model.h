@@ -2,9 +2,9 @@
  *
  * A model is a list of layers; equal layers share a `struct mcp_layer_kind`.
  * Shapes only: nothing here knows about time, ranks or memory. Reads Hugging
- * Face config.json (core/model_hf.c: one alias table and one row per family) and
- * our own model file (docs/FORMATS.md), told apart by the "schema" key; and Megatron's
- * arguments (core/model_megatron.c), which are no JSON. */
+ * Face config.json (core/model_hf.h) and our own model file (docs/FORMATS.md), told
+ * apart by the "schema" key; and Megatron's arguments (core/model_megatron.h), which
+ * are no JSON. */
 #ifndef MCP_CORE_MODEL_H
 #define MCP_CORE_MODEL_H
 

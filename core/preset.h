@@ -1,8 +1,8 @@
 /* core/preset.h: the data files that travel inside the program.
  *
- * Everything in models/, topologies/ and stacks/ (*.json), and reports/page.*, is built into the
- * binary, so that an installed mcpplan needs no folder. A name is the file's
- * name without ".json". */
+ * Everything in models/, topologies/ and stacks/ (*.json), and reports/page.*, is
+ * built into the binary, so that an installed mcpplan needs no folder. A name is the
+ * file's name without ".json". */
 #ifndef MCP_CORE_PRESET_H
 #define MCP_CORE_PRESET_H
 

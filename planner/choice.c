@@ -1,4 +1,4 @@
-/* planner/choice.c: the last choice: one integer programme over the pool of plans that could win. */
+/* planner/choice.c: one integer programme over the pool of plans that could win. */
 #include "planner/choice.h"
 
 #include "planner/choice_parts.h"

@@ -71,8 +71,8 @@ struct mcp_search_record {
     int64_t priced;                /* plans, in time and memory, of tuples that keep all rules */
     int64_t fitting;               /* tuples of which one fits */
     int64_t milps;                 /* integer programs solved */
-    bool proven_optimal;           /* over uniform stages */
-    double gap_frac;               /* how much better an unseen plan of the space could be */
+    bool proven_optimal;           /* nothing in the space is better */
+    double gap_frac;               /* how much better an unseen plan of it could be */
 };
 
 struct mcp_answer {

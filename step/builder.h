@@ -170,7 +170,7 @@ bool mcp_embedding_is_head(const struct mcp_builder *b);
  * the branch where the model has them. */
 struct mcp_residual {
     struct mcp_value mask;
-    struct mcp_value branch; /* [Ts, h] before its norms */
+    struct mcp_value branch; /* [Ts, norms x h] before each of its norms */
     int norms, norm_weight;
 };
 void mcp_residual_declare(struct mcp_builder *b, struct mcp_residual *residual, const char *name,

@@ -89,13 +89,13 @@ static bool share_heads(const struct mcp_layer_kind *kind, int64_t ranks)
     return divides(ranks, kind->num_attention_heads);
 }
 
-/* Whole KV heads on every rank, or whole copies of one; of layers with states the
- * groups that share queries and keys. */
+/* Of layers with states the groups that share queries and keys. */
 static int shared_heads(const struct mcp_layer_kind *kind)
 {
     return mcp_is_recurrent(kind) ? kind->num_groups : kind->num_kv_heads;
 }
 
+/* Whole ones on every rank, or whole copies of one. */
 static bool share_kv_heads(const struct mcp_layer_kind *kind, int64_t ranks)
 {
     return kind->attention == MCP_ATTENTION_LATENT || kind->attention == MCP_ATTENTION_NONE ||
