@@ -204,6 +204,19 @@ static void take_plan(struct mcp_arena *scratch, const struct mcp_question *ques
     row->peak_memory_bytes = p->peak_memory_bytes;
 }
 
+/* NULL: every pool multiplies in the job's precision. */
+static const char *find_rate(struct mcp_arena *arena, const struct mcp_question *question)
+{
+    enum mcp_precision precision = question->job->precision;
+    for (int i = 0; i < mcp_cluster_num_pools(question->cluster); i++) {
+        const struct mcp_gpu *gpu = &mcp_cluster_pool(question->cluster, i)->gpu;
+        if (isnan(gpu->peak_flops_per_s[precision]))
+            return mcp_format(arena, "%s has no known rate in precision %s", gpu->name,
+                              mcp_precision_names[precision]);
+    }
+    return NULL;
+}
+
 /* The row's machines, or why there are none. */
 static const char *find_size(struct mcp_arena *arena, const struct mcp_capacity_machine *machine,
                              const struct mcp_plan_space *space, int gpus,
@@ -217,7 +230,7 @@ static const char *find_size(struct mcp_arena *arena, const struct mcp_capacity_
     if (mcp_capacity_size(arena, machine->question.cluster, gpus, cluster, &err) != MCP_OK ||
         mcp_space_check(&question, space, &err) != MCP_OK)
         return mcp_strdup(arena, err.text);
-    return NULL;
+    return find_rate(arena, &question);
 }
 
 /* Plans for the question as it is. False: stopped. */
