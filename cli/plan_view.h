@@ -36,7 +36,7 @@ struct mcp_plan_view {
     struct mcp_remedy remedies[MCP_MOST_REMEDIES_SHOWN];
     struct mcp_halves halves; /* a mixed cluster against each of its pools */
     const char *halves_text;  /* the same in a sentence; NULL: nothing to say */
-    int num_rivals;     /* plans to hold against the answer */
+    int num_rivals;           /* plans to hold against the answer */
     const struct mcp_rival *rivals;
     const struct mcp_what_if *what_ifs;         /* [MCP_NUM_WHAT_IFS], NULL: not asked for */
     const struct mcp_memory_step *memory_steps; /* [MCP_NUM_MEMORY_STEPS], likewise */

@@ -7,9 +7,9 @@
 #include "planner/search.h"
 
 enum mcp_change_kind {
-    MCP_CHANGE_KNOB,   /* another value of one that was pinned or bounded */
-    MCP_CHANGE_RULE,   /* one of the article's rules, or both, lifted */
-    MCP_CHANGE_METHOD  /* a search instead of the rule of thumb */
+    MCP_CHANGE_KNOB,  /* another value of one that was pinned or bounded */
+    MCP_CHANGE_RULE,  /* one of the article's rules, or both, lifted */
+    MCP_CHANGE_METHOD /* a search instead of the rule of thumb */
 };
 
 struct mcp_change {

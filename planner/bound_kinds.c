@@ -31,7 +31,7 @@ struct load {
     const struct rates *rates;
     double forwards, backwards; /* slots on the path that dwells here; below 0: none */
     double base_through, base_dwell;
-    double held, room; /* frames; bytes besides the ends */
+    double held, room;     /* frames; bytes besides the ends */
     double through, dwell; /* of layers */
     double bytes, least_bytes, working, spare[MAX_RATES];
 };
@@ -141,8 +141,7 @@ static bool holds(const struct reach *reach, const struct load *load, double bel
     double again = recompute_ns(load), m = (double)reach->floor->m;
     if (load->base_through + below + load->through + m * again > time)
         return false;
-    return load->backwards < 0 ||
-           load->base_dwell + load->dwell + load->backwards * again <= time;
+    return load->backwards < 0 || load->base_dwell + load->dwell + load->backwards * again <= time;
 }
 
 /* --- all stages --- */

@@ -30,8 +30,8 @@ static void take_gpu(const struct mcp_gpu *other, struct mcp_gpu *best)
         sum.matmul_frac[i] =
             fmax(rate_or_16_bit(best->matmul_frac, i), rate_or_16_bit(other->matmul_frac, i));
     }
-    sum.memory_bytes = best->memory_bytes > other->memory_bytes ? best->memory_bytes
-                                                                : other->memory_bytes;
+    sum.memory_bytes =
+        best->memory_bytes > other->memory_bytes ? best->memory_bytes : other->memory_bytes;
     sum.memory_bandwidth_bytes_per_s =
         fmax(best->memory_bandwidth_bytes_per_s, other->memory_bandwidth_bytes_per_s);
     sum.sustained_clock_frac = fmax(best->sustained_clock_frac, other->sustained_clock_frac);

@@ -2,7 +2,8 @@
 #include "step/function.h"
 
 const char *const mcp_code_names[MCP_NUM_CODES] = {
-    "matmul", "attention", "scan", "map", "reduce", "collective", "send", "receive", "shift", "host",
+    "matmul",     "attention", "scan",    "map",   "reduce",
+    "collective", "send",      "receive", "shift", "host",
 };
 
 #define CODE_MATMUL MCP_MATMUL

@@ -41,7 +41,8 @@ void mcp_layer_data_build(struct mcp_arena *arena, const struct mcp_question *qu
 int64_t mcp_shared_head_elements(const struct mcp_question *question, const struct mcp_plan *plan);
 /* Bytes of those weights, and of their gradients. */
 int64_t mcp_shared_weights_bytes(const struct mcp_question *question, const struct mcp_plan *plan);
-int64_t mcp_shared_gradients_bytes(const struct mcp_question *question, const struct mcp_plan *plan);
+int64_t mcp_shared_gradients_bytes(const struct mcp_question *question,
+                                   const struct mcp_plan *plan);
 
 /* Bytes that a parameter's gradient, and its optimizer, take under the job: in fp32 the
  * weights are their own master, and gradients are no smaller. */
