@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { FIRST_LONG = 0x100 }; /* getopt values above every character */
 
@@ -306,6 +307,81 @@ static enum mcp_status check_operands(const struct parser *parser)
                     usage->synopsis);
 }
 
+/* Whether two paths lead to one regular file that is there. */
+static bool is_one_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+/* The path's folder, with its '/', and what follows. */
+static const char *split_path(struct mcp_arena *arena, const char *path, const char **name)
+{
+    const char *slash = strrchr(path, '/');
+    *name = slash != NULL ? slash + 1 : path;
+    return slash != NULL ? mcp_strndup(arena, path, (size_t)(slash + 1 - path)) : "./";
+}
+
+/* Whether two paths will be one file once they are written. */
+static bool will_be_one_file(struct mcp_arena *arena, const char *a, const char *b)
+{
+    const char *name_a, *name_b;
+    struct stat x, y;
+    const char *folder_a = split_path(arena, a, &name_a), *folder_b = split_path(arena, b, &name_b);
+    if (stat(a, &x) == 0 || stat(b, &y) == 0)
+        return is_one_file(a, b);
+    return mcp_same(name_a, name_b) && stat(folder_a, &x) == 0 && stat(folder_b, &y) == 0 &&
+           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static const char *text_of(const struct mcp_option *row)
+{
+    bool is_text = row->type == MCP_OPT_STRING || row->type == MCP_OPT_FILE;
+    return is_text ? *(const char *const *)row->value : NULL;
+}
+
+/* Whether the file `path` of one row is that of another. Text without a dot is a preset or a
+ * word, though a file may be called so. */
+static bool is_file_of(struct mcp_arena *arena, const struct mcp_option *row, const char *path)
+{
+    const char *other = text_of(row);
+    if (other == NULL)
+        return false;
+    if (row->type == MCP_OPT_FILE)
+        return will_be_one_file(arena, path, other);
+    return strchr(other, '.') != NULL && is_one_file(path, other);
+}
+
+/* No file is written over one that is read, or over another that is written. */
+static enum mcp_status check_file(const struct parser *parser, const struct mcp_option *row)
+{
+    struct mcp_context *ctx = parser->ctx;
+    const char *path = text_of(row);
+    for (const struct mcp_option *other = parser->rows; other < row; other++) {
+        if (is_file_of(ctx->arena, other, path))
+            return refuse(
+                parser, row, path,
+                mcp_format(ctx->arena, "is also the file of --%s; name another", other->name));
+    }
+    for (int i = 0; i < ctx->num_operands; i++) {
+        if (is_one_file(path, ctx->operands[i]))
+            return refuse(parser, row, path,
+                          mcp_format(ctx->arena, "is a file that %s reads; name another",
+                                     parser->usage->command));
+    }
+    return MCP_OK;
+}
+
+static enum mcp_status check_files(const struct parser *parser)
+{
+    for (size_t i = 0; i < parser->num_rows; i++) {
+        if (parser->rows[i].type == MCP_OPT_FILE && text_of(&parser->rows[i]) != NULL)
+            MCP_TRY(check_file(parser, &parser->rows[i]));
+    }
+    return MCP_OK;
+}
+
 static enum mcp_status print_help(const struct parser *parser)
 {
     struct mcp_text text = mcp_text_new(parser->ctx->arena);
@@ -350,6 +426,8 @@ bool mcp_options_parse(struct mcp_context *ctx, const struct mcp_usage *usage, i
         return false;
     }
     ctx->status = check_operands(&parser);
+    if (ctx->status == MCP_OK)
+        ctx->status = check_files(&parser);
     return ctx->status == MCP_OK;
 }
 

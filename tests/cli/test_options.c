@@ -130,6 +130,12 @@ ParameterizedTestParameters(options, accepts)
          {"a", "--top", "3", "~"},
          "0 -1 3 0 nan 0.94 - - 0..0 0 -1 [a]"},
         {"-- ends options", {"--", "--top", "~"}, "0 -1 5 0 nan 0.94 - - 0..0 0 -1 [--top]"},
+        {"a preset whose name is a file's",
+         {"--model", "LICENSE", "--report", "LICENSE", "~"},
+         "0 -1 5 0 nan 0.94 LICENSE LICENSE 0..0 0 -1"},
+        {"a device takes any number",
+         {"--report", "/dev/null", "-o/dev/null", "~"},
+         "0 -1 5 0 nan 0.94 - /dev/null 0..0 0 -1"},
         {"a dash is an operand", {"-", "~"}, "0 -1 5 0 nan 0.94 - - 0..0 0 -1 [-]"},
     };
     return cr_make_param_array(struct good_case, cases, sizeof cases / sizeof *cases);
@@ -201,6 +207,15 @@ ParameterizedTestParameters(options, refuses)
          "'serach' is not search, rule or exhaustive; did you mean search?"},
         {"a choice too many", {"--method", "", "~"}, "'' is not search, rule or exhaustive"},
         {"an argument too many", {"a", "b", "~"}, "unexpected argument 'b'"},
+        {"two files of one name",
+         {"--report=x", "-o", "./x", "~"},
+         "--output: './x' is also the file of --report"},
+        {"a file over what is read",
+         {"-o", "Makefile", "./Makefile", "~"},
+         "--output: 'Makefile' is a file that plan reads"},
+        {"a file over an option's",
+         {"--model", "README.md", "-oREADME.md", "~"},
+         "--output: 'README.md' is also the file of --model; name another"},
         {"bytes a terminal obeys", {"--top", "\033[31m", "~"}, "'?[31m' is no whole number"},
     };
     return cr_make_param_array(struct bad_case, cases, sizeof cases / sizeof *cases);
