@@ -59,7 +59,7 @@ enum mcp_status mcp_requirement_parse(struct mcp_arena *arena, const char *text,
                                       struct mcp_requirement *out, struct mcp_error *err);
 
 /* Narrows the space's bounds to what the requirements leave of them; MCP_INVALID
- * when that is nothing. What bounds cannot say is said by the two functions below. */
+ * when that is nothing. What bounds cannot say is said by mcp_require_broken() and its like. */
 enum mcp_status mcp_require_bound(const struct mcp_requirements *requirements,
                                   struct mcp_plan_space *space, struct mcp_error *err);
 /* Does any requirement say more than bounds can? */
