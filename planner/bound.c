@@ -489,6 +489,22 @@ int64_t mcp_floor_ns(const struct mcp_floor *floor)
 
 /* --- memory --- */
 
+/* What is held between steps (0 weights, 1 gradients too, 2 all) against the room of all
+ * ranks together: cheap, and refuses most of what does not fit. */
+static bool too_much(const struct mcp_floor *floor, int parts)
+{
+    double sum = 0;
+    if (floor->num_pools > 1)
+        return false;
+    for (int i = -2; i < floor->num_kinds; i++) {
+        const struct mcp_layer_floor *layer = i < 0 ? &floor->ends[i + 2] : &floor->kinds[0][i];
+        double held = layer->weights_bytes + (parts >= 1 ? layer->gradients_bytes : 0) +
+                      (parts >= 2 ? layer->optimizer_bytes : 0);
+        sum += held * (i < 0 ? 1 : layer->num_layers);
+    }
+    return sum > floor->p * (floor->room[0] * (1 + 1e-9) + 1);
+}
+
 static bool holds(const struct mcp_floor *floor)
 {
     struct caps caps;
@@ -506,24 +522,27 @@ static void strip_layer(struct mcp_layer_floor *layer, int parts)
 
 /* The floor with no more than some of its bytes: 0 weights, 1 gradients too, 2 all
  * that is held between steps. */
-static struct mcp_floor strip(const struct mcp_floor *floor, int parts)
+static void strip(const struct mcp_floor *floor, int parts, struct mcp_floor *bare)
 {
-    struct mcp_floor bare = *floor;
+    mcp_floor_copy(floor, bare);
     for (int i = 0; i < 2; i++)
-        strip_layer(&bare.ends[i], parts);
-    for (int pool = 0; pool < bare.num_pools; pool++)
-        for (int i = 0; i < bare.num_kinds; i++)
-            strip_layer(&bare.kinds[pool][i], parts);
-    return bare;
+        strip_layer(&bare->ends[i], parts);
+    for (int pool = 0; pool < bare->num_pools; pool++)
+        for (int i = 0; i < bare->num_kinds; i++)
+            strip_layer(&bare->kinds[pool][i], parts);
 }
 
 const char *mcp_floor_refute(const struct mcp_floor *floor)
 {
     static const char *const parts[] = {"weights", "gradients", "optimizer"};
+    struct mcp_floor bare;
+    for (int i = 0; i < 3; i++)
+        if (too_much(floor, i))
+            return parts[i];
     if (holds(floor))
         return NULL;
     for (int i = 0; i < 3; i++) {
-        const struct mcp_floor bare = strip(floor, i);
+        strip(floor, i, &bare);
         if (!holds(&bare))
             return parts[i];
     }

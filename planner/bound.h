@@ -39,7 +39,7 @@ struct mcp_layer_floor { /* of one layer, or one end of the model */
     double ns_per_byte, last_ns_per_byte, last_ns;
     double saved_bytes; /* of every recompute, summed */
     double given_bytes[MCP_NUM_RECOMPUTES], extra_ns[MCP_NUM_RECOMPUTES]; /* by each; or 0 */
-    double slowest_ns;  /* what the slowest recompute adds; INFINITY: not known */
+    double slowest_ns; /* what the slowest recompute adds; INFINITY: not known */
 };
 
 struct mcp_floor {
@@ -47,13 +47,11 @@ struct mcp_floor {
     int64_t m;
     enum mcp_schedule schedule;
     int num_kinds, num_pools;
-    const unsigned char *layer_kind;     /* the model's */
-    int kind_of[MCP_MAX_LAYER_KINDS];    /* of the model's kinds, here; -1: has no layers */
-    const int *stage_pool;                                            /* the plan's */
-    struct mcp_layer_floor kinds[MCP_MAX_POOLS][MCP_MAX_LAYER_KINDS]; /* that have layers */
-    struct mcp_layer_floor least[MCP_MAX_LAYER_KINDS]; /* times in the best of pools */
-    double room[MCP_MAX_POOLS];     /* bytes of a rank for what is counted; INFINITY: no limit */
-    struct mcp_layer_floor ends[2]; /* embedding; MTP modules and head */
+    const unsigned char *layer_kind;  /* the model's */
+    int kind_of[MCP_MAX_LAYER_KINDS]; /* of the model's kinds, here; -1: has no layers */
+    const int *stage_pool;            /* the plan's */
+    double room[MCP_MAX_POOLS];       /* bytes of a rank for what is counted; INFINITY: no limit */
+    struct mcp_layer_floor ends[2];   /* embedding; MTP modules and head */
     double hop_forward_ns, hop_backward_ns; /* a message to the next stage */
     double send_ns;                         /* in which it keeps a slot busy */
     double fixed_ns;                        /* whatever the split */
@@ -61,6 +59,9 @@ struct mcp_floor {
     double exposed_frac;                    /* of those */
     bool gathers_all;                       /* ZeRO-3 that keeps what it gathered */
     double memory_factor;                   /* of activations */
+    /* large, and mostly empty: mcp_floor_copy() */
+    struct mcp_layer_floor least[MCP_MAX_LAYER_KINDS]; /* times in the best of pools */
+    struct mcp_layer_floor kinds[MCP_MAX_POOLS][MCP_MAX_LAYER_KINDS]; /* that have layers */
 };
 
 enum mcp_floor_detail {
@@ -72,6 +73,9 @@ enum mcp_floor_detail {
 /* The floor of `plan`, which needs no chunks. recompute: those allowed. */
 void mcp_floor_load(struct mcp_pricer *pricer, const struct mcp_plan *plan, const bool *recompute,
                     enum mcp_floor_detail detail, struct mcp_floor *out);
+
+/* What there is of it. */
+void mcp_floor_copy(const struct mcp_floor *floor, struct mcp_floor *out);
 
 /* Another limit of each rank, reserve included. */
 void mcp_floor_limit(struct mcp_floor *floor, const struct mcp_question *question,

@@ -4,6 +4,7 @@
 #include "core/stack.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 struct loader {
@@ -179,8 +180,7 @@ void mcp_floor_number_kinds(const struct mcp_model *model, struct mcp_floor *out
 }
 
 /* The kinds as the pool of stage `rank` runs them. */
-static void load_pool(const struct loader *l, int pool, int rank, bool first,
-                      struct mcp_floor *out)
+static void load_pool(const struct loader *l, int pool, int rank, bool first, struct mcp_floor *out)
 {
     const struct mcp_model *model = l->question->model;
     for (int kind = 0; kind < model->num_kinds; kind++) {
@@ -252,6 +252,15 @@ void mcp_floor_load(struct mcp_pricer *pricer, const struct mcp_plan *plan, cons
     out->fixed_ns = step ? (double)mcp_step_fixed_ns(pricer, plan) : 0;
     if (!step)
         forget_updates(out);
+}
+
+void mcp_floor_copy(const struct mcp_floor *floor, struct mcp_floor *out)
+{
+    size_t kinds = (size_t)floor->num_kinds * sizeof *floor->least;
+    memcpy(out, floor, offsetof(struct mcp_floor, least));
+    memcpy(out->least, floor->least, kinds);
+    for (int pool = 0; pool < floor->num_pools; pool++)
+        memcpy(out->kinds[pool], floor->kinds[pool], kinds);
 }
 
 void mcp_floor_limit(struct mcp_floor *floor, const struct mcp_question *question,

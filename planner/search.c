@@ -59,7 +59,9 @@ static void look_into(struct wave *wave, struct mcp_look *look, int i)
     if (!family->reached || last < first)
         return;
     wave->num_tuples[i] = (last - first + 1) * each;
-    wave->tuples[i] = MCP_ARRAY(look->desk->arena, wave->num_tuples[i], struct mcp_tuple);
+    if (look->desk->wave == NULL)
+        look->desk->wave = mcp_arena_new();
+    wave->tuples[i] = MCP_ARRAY(look->desk->wave, wave->num_tuples[i], struct mcp_tuple);
     for (int order = first; order <= last; order++)
         mcp_look_into(look, family, order, wave->tuples[i] + (order - first) * each);
 }
@@ -260,11 +262,21 @@ static void join_skipped(struct wave *wave)
         }
 }
 
+static void forget_tuples(const struct wave *wave)
+{
+    for (int i = 0; i < wave->count; i++) {
+        struct mcp_desk *desk = &wave->search->desks[desk_of(wave, i)];
+        mcp_arena_free(desk->wave);
+        desk->wave = NULL;
+    }
+}
+
 static void join_wave(struct wave *wave)
 {
     join_skipped(wave);
     if (wave->kind != SPLITS)
         join_families(wave);
+    forget_tuples(wave);
     for (int i = 0; wave->kind == SPLITS && i < wave->count; i++)
         join_best(wave, &wave->splits[i]);
     for (int i = 0; wave->class == MCP_KEEPS_ALL && i < wave->count; i++) {

@@ -173,7 +173,7 @@ static void floor_of(const struct mcp_loose_price *price, const struct mcp_quest
     double plane = (double)plan->context_parallel * plan->data_parallel;
     double experts = plane * plan->tensor_parallel / plan->expert_parallel;
     double shards = 1 / fmax(1, fmax(plane, experts));
-    *out = price->floor;
+    mcp_floor_copy(&price->floor, out);
     scale_all(out, plan->microbatch_size);
     if (plan->virtual_stages > 1)
         out->send_ns = 0; /* messages may hide */

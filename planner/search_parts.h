@@ -37,6 +37,7 @@ struct mcp_families {
  * degrees share one, and so the prices of layers. For one thread at a time. */
 struct mcp_desk {
     struct mcp_arena *arena, *scratch; /* NULL: not used yet */
+    struct mcp_arena *wave;            /* what families gave, until it is joined; NULL: nothing */
     struct mcp_pricer *pricer;
     struct mcp_prediction *prediction;
     struct mcp_near *near;
