@@ -66,6 +66,7 @@ static enum mcp_status read_plan(struct mcp_context *ctx, const char *path,
                              mcp_shown(ctx->arena, schema));
     MCP_TRY(read_question(ctx, json, in));
     MCP_TRY(mcp_plan_from_json(ctx->arena, json, &in->plan, &ctx->err));
+    MCP_TRY(mcp_plan_file_done(json, &ctx->err));
     if (schedule->value >= 0)
         in->plan.schedule = (enum mcp_schedule)schedule->value;
     if (!mcp_legal(ctx->arena, &in->question, &in->plan, &refusals))

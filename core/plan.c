@@ -370,6 +370,16 @@ enum mcp_status mcp_plan_from_json(struct mcp_arena *arena, struct mcp_json *jso
     return MCP_OK;
 }
 
+enum mcp_status mcp_plan_file_done(struct mcp_json *file, struct mcp_error *err)
+{
+    static const char *const beside[] = {"schema",  "model",       "cluster",         "job",
+                                         "stack",   "predicted",   "refusals",        "search",
+                                         "against", "sensitivity", "memory_waterfall"};
+    for (size_t i = 0; i < MCP_COUNT_OF(beside); i++)
+        (void)mcp_json_has(file, beside[i]); /* marks the key as known */
+    return mcp_json_done(file, err);
+}
+
 static void write_parallel(const struct mcp_plan *plan, struct mcp_json *json)
 {
     mcp_json_set_int(json, "tensor_parallel", plan->tensor_parallel);

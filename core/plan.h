@@ -93,5 +93,8 @@ enum mcp_recompute mcp_plan_recompute(const struct mcp_plan *plan, int virtual_s
 enum mcp_status mcp_plan_from_json(struct mcp_arena *arena, struct mcp_json *json,
                                    struct mcp_plan *out, struct mcp_error *err);
 void mcp_plan_to_json(const struct mcp_plan *plan, struct mcp_json *object);
+/* Once its plan is read, refuses keys of a plan.json that are neither of the plan nor of the
+ * question and the answer beside it. */
+enum mcp_status mcp_plan_file_done(struct mcp_json *file, struct mcp_error *err);
 
 #endif

@@ -177,6 +177,36 @@ ParameterizedTest(struct case_edit *c, plan, edits)
     mcp_arena_free(arena);
 }
 
+/* What may stand beside the plan in plan.json. */
+struct case_key {
+    char key[24];
+    enum mcp_status want;
+    char says[64];
+};
+ParameterizedTestParameters(plan, keys_of_its_file)
+{
+    static struct case_key cases[] = {
+        {"search", MCP_OK, ""},
+        {"memory_waterfall", MCP_OK, ""},
+        {"serach", MCP_FORMAT, "unknown key 'serach' (did you mean 'search'?)"},
+        {"overlaps", MCP_FORMAT, "unknown key 'overlaps' (did you mean 'overlap'?)"},
+    };
+    return cr_make_param_array(struct case_key, cases, sizeof cases / sizeof *cases);
+}
+ParameterizedTest(struct case_key *c, plan, keys_of_its_file)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    struct mcp_plan plan;
+    struct mcp_json *json;
+    const char *text = mcp_format(arena, "{\"%s\": {\"a\": 1}, %s", c->key, example + 1);
+    cr_assert(eq(int, mcp_json_parse(arena, "plan.json", text, strlen(text), &json, &err), MCP_OK));
+    cr_assert(eq(int, mcp_plan_from_json(arena, json, &plan, &err), MCP_OK), "%s", err.text);
+    cr_expect(eq(int, mcp_plan_file_done(json, &err), (int)c->want), "%s: %s", c->key, err.text);
+    cr_expect(ne(ptr, strstr(err.text, c->says), NULL), "%s: %s", c->key, err.text);
+    mcp_arena_free(arena);
+}
+
 Test(plan, only_the_ends_do_without_layers)
 {
     struct mcp_arena *arena = mcp_arena_new();
