@@ -85,6 +85,7 @@ struct mcp_layer_kind {
     bool expert_bias;                  /* GPT-OSS: biases inside experts */
 };
 
+#define MCP_MAX_LAYERS 65536
 #define MCP_MAX_LAYER_KINDS 16
 
 struct mcp_model {
@@ -130,6 +131,8 @@ extern const char *const mcp_mlp_names[MCP_NUM_MLPS];             /* "dense", "e
 bool mcp_is_recurrent(const struct mcp_layer_kind *kind);
 /* Has a softmax over keys: grouped or latent. */
 bool mcp_has_softmax(const struct mcp_layer_kind *kind);
+/* Trained numbers for each of the columns of a norm: 0, 1, or 2 with biases. */
+int mcp_model_norm_rows(const struct mcp_model *model);
 /* Norms over the hidden size that the layer has before and after its parts. */
 int mcp_attention_norms(const struct mcp_model *model, const struct mcp_layer_kind *kind);
 int mcp_mlp_norms(const struct mcp_model *model, const struct mcp_layer_kind *kind);

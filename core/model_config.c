@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#define MAX_CONFIG_LAYERS 65536
 #define MAX_NAMES 6
 
 static const char *const names[MCP_NUM_KEYS][MAX_NAMES] = {
@@ -247,10 +246,10 @@ enum mcp_status mcp_config_read_sizes(struct mcp_config *config, struct mcp_erro
     if (config->family->prepare != NULL)
         MCP_TRY(config->family->prepare(config, err));
     MCP_TRY(require_all(config, err));
-    if (config->value[MCP_KEY_NUM_LAYERS] > MAX_CONFIG_LAYERS)
+    if (config->value[MCP_KEY_NUM_LAYERS] > MCP_MAX_LAYERS)
         return mcp_json_fail(config->json, err, "%s is %d; at most %d are possible",
                              names[MCP_KEY_NUM_LAYERS][0], config->value[MCP_KEY_NUM_LAYERS],
-                             MAX_CONFIG_LAYERS);
+                             MCP_MAX_LAYERS);
     return MCP_OK;
 }
 
@@ -291,6 +290,16 @@ enum mcp_status mcp_config_layer_list(const struct mcp_config *config, const cha
         return mcp_json_fail(*out, err, "%zu entries, but there are %d layers",
                              mcp_json_count(*out), config->value[MCP_KEY_NUM_LAYERS]);
     return MCP_OK;
+}
+
+enum mcp_status mcp_config_layer_at(const struct mcp_config *config, struct mcp_json *list,
+                                    size_t i, int *layer, struct mcp_error *err)
+{
+    MCP_TRY(mcp_json_as_int(mcp_json_at(list, i), layer, err));
+    if (*layer >= 0 && *layer < config->value[MCP_KEY_NUM_LAYERS])
+        return MCP_OK;
+    return mcp_json_fail(list, err, "layer %d is not one of the %d layers", *layer,
+                         config->value[MCP_KEY_NUM_LAYERS]);
 }
 
 void mcp_config_note(struct mcp_config *config, const char *sentence)

@@ -21,6 +21,9 @@ enum mcp_status mcp_config_maybe_int(const struct mcp_config *config, const char
 /* A list with one entry for each layer, NULL when the key is absent or no list. */
 enum mcp_status mcp_config_layer_list(const struct mcp_config *config, const char *key,
                                       struct mcp_json **out, struct mcp_error *err);
+/* Element `i` of a list of layers' numbers. */
+enum mcp_status mcp_config_layer_at(const struct mcp_config *config, struct mcp_json *list,
+                                    size_t i, int *layer, struct mcp_error *err);
 /* Appends a sentence to config->note. */
 void mcp_config_note(struct mcp_config *config, const char *sentence);
 

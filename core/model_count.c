@@ -199,12 +199,17 @@ static int64_t expert_parameters(int64_t hidden, const struct mcp_layer_kind *ki
 
 /* Norms --------------------------------------------------------------------- */
 
-/* One norm over `width` numbers. */
-static int64_t norm_parameters(const struct mcp_model *model, int64_t width)
+int mcp_model_norm_rows(const struct mcp_model *model)
 {
     static const int rows[MCP_NUM_NORMS] = {
         [MCP_RMSNORM] = 1, [MCP_LAYERNORM] = 2, [MCP_LAYERNORM_NO_BIAS] = 1};
-    return rows[model->norm] * width;
+    return rows[model->norm];
+}
+
+/* One norm over `width` numbers. */
+static int64_t norm_parameters(const struct mcp_model *model, int64_t width)
+{
+    return mcp_model_norm_rows(model) * width;
 }
 
 /* Of an odd number the MLP has the more; a part that is alone has its half. */

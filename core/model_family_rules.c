@@ -281,10 +281,7 @@ enum mcp_status mcp_mark_mllama(struct mcp_config *config, struct mcp_error *err
     MCP_TRY(mcp_json_array(config->json, "cross_attention_layers", &list, err));
     for (size_t i = 0; i < mcp_json_count(list); i++) {
         int layer;
-        MCP_TRY(mcp_json_as_int(mcp_json_at(list, i), &layer, err));
-        if (layer < 0 || layer >= config->value[MCP_KEY_NUM_LAYERS])
-            return mcp_json_fail(list, err, "layer %d is not one of the %d layers", layer,
-                                 config->value[MCP_KEY_NUM_LAYERS]);
+        MCP_TRY(mcp_config_layer_at(config, list, i, &layer, err));
         config->mixer[layer] = MCP_MIX_WINDOW;
     }
     mcp_config_note(config, "cross_attention_layers (read as attention of the same shapes: as "
@@ -355,10 +352,7 @@ enum mcp_status mcp_mark_bamba(struct mcp_config *config, struct mcp_error *err)
     MCP_TRY(mcp_json_array(config->json, "attn_layer_indices", &list, err));
     for (size_t i = 0; i < mcp_json_count(list); i++) {
         int layer;
-        MCP_TRY(mcp_json_as_int(mcp_json_at(list, i), &layer, err));
-        if (layer < 0 || layer >= config->value[MCP_KEY_NUM_LAYERS])
-            return mcp_json_fail(list, err, "layer %d is not one of the %d layers", layer,
-                                 config->value[MCP_KEY_NUM_LAYERS]);
+        MCP_TRY(mcp_config_layer_at(config, list, i, &layer, err));
         config->mixer[layer] = MCP_MIX_FULL;
     }
     return MCP_OK;

@@ -2,7 +2,6 @@
 #include "core/model_fields.h"
 
 /* Limits that keep every product of one layer below 2^62. */
-#define MAX_LAYERS 65536
 #define MAX_WIDTH (1 << 22)
 #define MAX_HEADS (1 << 16)
 #define MAX_EXPERTS (1 << 14)
@@ -67,7 +66,7 @@ const struct mcp_model_field mcp_kind_fields[MCP_NUM_KIND_FIELDS] = {
 #name, offsetof(struct mcp_model, name), true, 0, 1                                        \
     }
 const struct mcp_model_field mcp_model_fields[MCP_NUM_MODEL_FIELDS] = {
-    SIZE(num_layers, 1, MAX_LAYERS),
+    SIZE(num_layers, 1, MCP_MAX_LAYERS),
     SIZE(hidden_size, 1, MAX_WIDTH),
     SIZE(vocab_size, 1, MAX_VOCAB),
     SIZE(max_sequence_length, 0, MAX_TOKENS),

@@ -17,10 +17,7 @@ static enum mcp_status list_dense_layers(struct mcp_config *config, struct mcp_e
     MCP_TRY(mcp_json_array(config->json, "mlp_only_layers", &list, err));
     for (size_t i = 0; i < mcp_json_count(list); i++) {
         int layer;
-        MCP_TRY(mcp_json_as_int(mcp_json_at(list, i), &layer, err));
-        if (layer < 0 || layer >= config->value[MCP_KEY_NUM_LAYERS])
-            return mcp_json_fail(list, err, "layer %d is not one of the %d layers", layer,
-                                 config->value[MCP_KEY_NUM_LAYERS]);
+        MCP_TRY(mcp_config_layer_at(config, list, i, &layer, err));
         config->mlp[layer] = MCP_MLP_DENSE;
     }
     return MCP_OK;

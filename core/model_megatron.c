@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#define MAX_LAYERS 65536
-
 enum flag {
     NUM_LAYERS,
     HIDDEN_SIZE,
@@ -204,7 +202,7 @@ static int size_or(const struct arguments *a, enum flag flag, int otherwise)
 
 struct pattern {
     const char *at;
-    unsigned char *layers; /* [count], at most MAX_LAYERS */
+    unsigned char *layers; /* [count], at most MCP_MAX_LAYERS */
     size_t count;
     int depth;
     bool bad;
@@ -216,13 +214,13 @@ static int64_t read_number(struct pattern *p)
     if (*p->at < '0' || *p->at > '9')
         p->bad = true;
     for (; *p->at >= '0' && *p->at <= '9'; p->at++)
-        value = value > MAX_LAYERS ? value : value * 10 + (*p->at - '0');
+        value = value > MCP_MAX_LAYERS ? value : value * 10 + (*p->at - '0');
     return value;
 }
 
 static void add_layer(struct pattern *p, unsigned char sparse)
 {
-    if (p->count == MAX_LAYERS)
+    if (p->count == MCP_MAX_LAYERS)
         p->bad = true;
     else
         p->layers[p->count++] = sparse;
@@ -298,7 +296,7 @@ static enum mcp_status read_pattern(const struct arguments *a, unsigned char *la
         return MCP_OK;
     }
     struct pattern p = {.at = without_blanks(a->arena, text),
-                        .layers = MCP_ARRAY(a->arena, MAX_LAYERS, unsigned char)};
+                        .layers = MCP_ARRAY(a->arena, MCP_MAX_LAYERS, unsigned char)};
     read_sum(&p);
     if (p.bad || *p.at != '\0')
         return fail(a, err, MOE_LAYER_FREQ, "neither a number nor lists like ([0]*3+[1]*58)");
@@ -513,8 +511,9 @@ enum mcp_status mcp_model_from_megatron(struct mcp_arena *arena, const char *fil
         MCP_TRY(read_size(&a, (enum flag)flag, err));
     for (size_t i = 0; i < MCP_COUNT_OF(needed); i++)
         MCP_TRY(require(&a, needed[i], err));
-    if (a.size[NUM_LAYERS] > MAX_LAYERS)
-        return fail(&a, err, NUM_LAYERS, "at most 65536 are possible");
+    if (a.size[NUM_LAYERS] > MCP_MAX_LAYERS)
+        return fail(&a, err, NUM_LAYERS,
+                    mcp_format(arena, "at most %d are possible", MCP_MAX_LAYERS));
     *out = (struct mcp_model){.name = "", .family = "", .source = "", .note = "", .ignored = ""};
     MCP_TRY(set_model(&a, out, err));
     MCP_TRY(set_layers(&a, out, err));

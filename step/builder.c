@@ -200,16 +200,9 @@ int mcp_expert_weight_part(struct mcp_builder *b, const char *name, int64_t rows
     return add_weight(b, name, &shape);
 }
 
-int mcp_norm_rows(const struct mcp_builder *b)
-{
-    static const int rows[MCP_NUM_NORMS] = {
-        [MCP_RMSNORM] = 1, [MCP_LAYERNORM] = 2, [MCP_LAYERNORM_NO_BIAS] = 1};
-    return rows[b->model->norm];
-}
-
 int mcp_norm_part(struct mcp_builder *b, const char *name, int count, int64_t columns)
 {
-    int rows = mcp_norm_rows(b) * count;
+    int rows = mcp_model_norm_rows(b->model) * count;
     return rows > 0 ? mcp_weight_part(b, name, rows, columns, true) : 0;
 }
 

@@ -107,8 +107,6 @@ int mcp_weight_part(struct mcp_builder *b, const char *name, int64_t rows, int64
 int mcp_expert_weight_part(struct mcp_builder *b, const char *name, int64_t rows, int64_t columns,
                            int copies);
 
-/* Rows of weights that the model's norms have: 0, 1 or 2 with biases. */
-int mcp_norm_rows(const struct mcp_builder *b);
 /* The weight part of `count` norms over `columns` numbers, replicated; 0: no weights. */
 int mcp_norm_part(struct mcp_builder *b, const char *name, int count, int64_t columns);
 /* A norm over `columns` with weight `part` (0: none); backward adds to the residual gradient

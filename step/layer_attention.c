@@ -32,7 +32,7 @@ static bool norms_queries(const struct mcp_layer_kind *kind)
 /* One norm over all queries and one over all keys: each rank holds its columns'. */
 static int full_norm_part(struct mcp_builder *b, const struct mcp_attention_values *v)
 {
-    int rows = mcp_norm_rows(b);
+    int rows = mcp_model_norm_rows(b->model);
     int64_t columns = v->query_columns + v->key_columns;
     return rows > 0 ? mcp_weight_part(b, "qk_norm", rows, columns, false) : 0;
 }

@@ -75,7 +75,7 @@ static void embedding_backward(struct mcp_builder *b, struct mcp_value ids)
 {
     struct mcp_ref dy = mcp_tensor_gather(b, "d_rows", mcp_dx(1), MCP_HIDE_NOT);
     bool others = b->model->position == MCP_POSITION_LEARNED ||
-                  (b->model->embedding_norm && mcp_norm_rows(b) > 0);
+                  (b->model->embedding_norm && mcp_model_norm_rows(b->model) > 0);
     struct mcp_ref apart = others && mcp_embedding_is_head(b)
                                ? mcp_layer_buffer(MCP_LAYER_GRADIENTS)
                                : (struct mcp_ref){0};
