@@ -31,7 +31,7 @@ static bool joined(const struct grouping *g, enum level level, int a, int b)
     bool near = link->kind == MCP_LINK_PIX || link->kind == MCP_LINK_PXB;
     switch (level) {
     case LEVEL_ISLAND:
-        return link->kind == MCP_LINK_NVLINK || link->kind == MCP_LINK_XGMI;
+        return mcp_link_is_direct(link);
     case LEVEL_SWITCH:
         return near;
     default:

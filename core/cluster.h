@@ -97,6 +97,11 @@ enum mcp_status mcp_cluster_from_json(struct mcp_arena *arena, struct mcp_json *
                                       struct mcp_cluster *out, struct mcp_error *err);
 void mcp_cluster_to_json(const struct mcp_cluster *cluster, struct mcp_json *object);
 
+/* Assumed of a network where no preset says: what large messages reach, and the first
+ * switch. */
+#define MCP_NETWORK_EFFICIENCY_FRAC 0.85
+#define MCP_NETWORK_LATENCY_S 2e-6
+
 /* The largest equal part of `total` that is at most `full` and a multiple of `unit`,
  * which divides `total`. */
 int mcp_even_part(int total, int full, int unit);

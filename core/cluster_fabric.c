@@ -8,8 +8,6 @@
 
 #define SWITCH_PORTS 64
 #define MOST_SWITCH_PORTS 4096
-#define NETWORK_EFFICIENCY_FRAC 0.85
-#define FIRST_SWITCH_S 2e-6
 #define FURTHER_SWITCH_S 0.25e-6
 
 const char *const mcp_fabric_names[MCP_NUM_FABRICS] = {"flat", "fat-tree", "rail", "dragonfly",
@@ -305,8 +303,8 @@ enum mcp_status mcp_cluster_set_fabric(struct mcp_arena *arena, struct mcp_clust
         .cluster = &built,
         .fabric = &all,
         .nic_bytes_per_s = fabric->nic_bytes_per_s,
-        .efficiency_frac = NETWORK_EFFICIENCY_FRAC,
-        .first_latency_s = FIRST_SWITCH_S,
+        .efficiency_frac = MCP_NETWORK_EFFICIENCY_FRAC,
+        .first_latency_s = MCP_NETWORK_LATENCY_S,
     };
     MCP_TRY(check_fabric(cluster, &all, num_nodes, err));
     b.num_nodes = num_nodes / all.num_sites;

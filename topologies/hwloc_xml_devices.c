@@ -265,7 +265,10 @@ static enum mcp_status read_ends(const struct mcp_hwloc_reader *r, const struct 
             *colon++ = '\0';
         const struct mcp_xml *object =
             type == NULL ? NULL : find_object(root, type, key, colon != NULL ? colon : word);
-        if (object == NULL || m->count == MAX_DISTANCES)
+        if (m->count == MAX_DISTANCES)
+            return mcp_fail(r->err, MCP_FORMAT, "%s: line %d: distances of more than %d objects",
+                            r->file, element->line, MAX_DISTANCES);
+        if (object == NULL)
             return mcp_fail(r->err, MCP_INVALID,
                             "%s: line %d: the distances name %s '%.40s', which is not in the file",
                             r->file, element->line, type != NULL ? type : "an object",

@@ -288,15 +288,10 @@ static enum mcp_status merge_nics(const struct merge *m, int *place)
 
 /* Links ------------------------------------------------------------------------ */
 
-static bool is_direct(const struct mcp_link *link)
-{
-    return link->kind == MCP_LINK_NVLINK || link->kind == MCP_LINK_XGMI;
-}
-
 /* A path through PCI between GPUs that may have NVLinks beside it. */
 static bool is_uncertain(const struct mcp_node *node, const struct mcp_link *link)
 {
-    return node->nvlinks_unknown && node->links_are_derived && !is_direct(link);
+    return node->nvlinks_unknown && node->links_are_derived && !mcp_link_is_direct(link);
 }
 
 /* Where nvidia-smi's matrix is cut, a path through PCI does not fill the hole. */
@@ -316,8 +311,8 @@ static void merge_unknown(const struct merge *m, int a, int b, const struct mcp_
 static enum mcp_status merge_link(const struct merge *m, int a, int b, const struct mcp_link *more)
 {
     const struct mcp_link *known = mcp_node_link(m->node, a, b);
-    bool known_derived = m->node->links_are_derived && !is_direct(known);
-    bool more_derived = m->more->node.links_are_derived && !is_direct(more);
+    bool known_derived = m->node->links_are_derived && !mcp_link_is_direct(known);
+    bool more_derived = m->more->node.links_are_derived && !mcp_link_is_direct(more);
     if (known->kind == MCP_LINK_UNKNOWN || more->kind == MCP_LINK_UNKNOWN) {
         merge_unknown(m, a, b, more);
         return MCP_OK;

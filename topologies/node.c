@@ -70,6 +70,11 @@ const char *mcp_node_device_name(struct mcp_arena *arena, const struct mcp_node 
     return node->nics[device - node->num_gpus].name;
 }
 
+bool mcp_link_is_direct(const struct mcp_link *link)
+{
+    return link->kind == MCP_LINK_NVLINK || link->kind == MCP_LINK_XGMI;
+}
+
 const char *mcp_link_name(struct mcp_arena *arena, const struct mcp_link *link)
 {
     if (link->kind == MCP_LINK_NVLINK)
@@ -189,10 +194,8 @@ int mcp_node_island_size(const struct mcp_node *node, const int *island)
 bool mcp_node_fully_joined(const struct mcp_node *node, const int *gpus, int count)
 {
     for (int i = 0; i < count; i++)
-        for (int j = i + 1; j < count; j++) {
-            enum mcp_link_kind kind = mcp_node_link(node, gpus[i], gpus[j])->kind;
-            if (kind != MCP_LINK_XGMI && kind != MCP_LINK_NVLINK)
+        for (int j = i + 1; j < count; j++)
+            if (!mcp_link_is_direct(mcp_node_link(node, gpus[i], gpus[j])))
                 return false;
-        }
     return true;
 }

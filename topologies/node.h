@@ -120,6 +120,8 @@ const struct mcp_link *mcp_node_link(const struct mcp_node *node, int a, int b);
 void mcp_node_set_link(struct mcp_node *node, int a, int b, struct mcp_link link);
 /* "GPU3" or a NIC's name. */
 const char *mcp_node_device_name(struct mcp_arena *arena, const struct mcp_node *node, int device);
+/* NVLink or XGMI: between two GPUs, not through PCI. */
+bool mcp_link_is_direct(const struct mcp_link *link);
 /* "NV12", "PIX", "unknown" ... */
 const char *mcp_link_name(struct mcp_arena *arena, const struct mcp_link *link);
 /* Pairs of devices of which no tool told the link. */

@@ -121,25 +121,14 @@ struct mcp_smi_affinity mcp_smi_read_affinity(struct mcp_arena *arena,
     return out;
 }
 
-/* The number at *at, which moves behind it; -1: there is none. */
-static int read_number(const char **at)
-{
-    int number = 0;
-    if (!isdigit((unsigned char)**at))
-        return -1;
-    for (; isdigit((unsigned char)**at); (*at)++)
-        number = number < MOST_CPUS ? number * 10 + (**at - '0') : number;
-    return number;
-}
-
 int mcp_smi_count_cpus(const char *list)
 {
     int count = 0;
     for (const char *at = list;; at++) {
-        int first = read_number(&at), last = first;
+        int first = mcp_smi_read_number(&at), last = first;
         if (*at == '-') {
             at++;
-            last = read_number(&at);
+            last = mcp_smi_read_number(&at);
         }
         if (first < 0 || last < first || last > MOST_CPUS || count > MOST_CPUS)
             return -1;
@@ -151,7 +140,7 @@ int mcp_smi_count_cpus(const char *list)
 
 int mcp_smi_first_number(const char *word)
 {
-    return word == NULL ? -1 : read_number(&word);
+    return word == NULL ? -1 : mcp_smi_read_number(&word);
 }
 
 bool mcp_smi_unglue(struct mcp_arena *arena, struct mcp_smi_affinity *affinity, const char *whole)

@@ -1,6 +1,8 @@
 /* topologies/nvidia_smi_list.c: GPUs and MIG devices of `nvidia-smi -L`. */
 #include "topologies/nvidia_smi.h"
 
+#include "topologies/nvidia_smi_parts.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -13,17 +15,6 @@ struct list {
     struct mcp_node_gpu gpus[MCP_NODE_MAX_DEVICES];
     size_t mig_capacity; /* of the last GPU */
 };
-
-/* The decimal number at *at, which moves behind it; -1: there is none. */
-static int read_number(const char **at)
-{
-    int number = 0;
-    if (!isdigit((unsigned char)**at))
-        return -1;
-    for (; isdigit((unsigned char)**at); (*at)++)
-        number = number < 100000 ? number * 10 + (**at - '0') : number;
-    return number;
-}
 
 /* "(UUID: GPU-...)" at or behind `text`; NULL: none. */
 static const char *read_uuid(struct mcp_arena *arena, const char *text)
@@ -38,7 +29,7 @@ static const char *read_uuid(struct mcp_arena *arena, const char *text)
 /* "0: NVIDIA H100 (UUID: GPU-...)" behind "GPU ". */
 static enum mcp_status read_gpu(struct list *l, const char *text)
 {
-    int index = read_number(&text);
+    int index = mcp_smi_read_number(&text);
     if (index < 0 || index > 9999 || *text++ != ':')
         return mcp_fail(l->err, MCP_FORMAT, "%s: line %d: no number of a GPU in 'GPU %.40s'",
                         l->file, l->line, mcp_printable(l->arena, text));
@@ -74,7 +65,7 @@ static enum mcp_status read_mig(struct list *l, const char *text)
                                                 &l->mig_capacity, sizeof *gpu->migs);
     gpu->migs[gpu->num_migs++] = (struct mcp_node_mig){
         .profile = mcp_strndup(l->arena, text, strcspn(text, " ")),
-        .index = read_number(&number),
+        .index = mcp_smi_read_number(&number),
         .uuid = read_uuid(l->arena, text),
     };
     return MCP_OK;

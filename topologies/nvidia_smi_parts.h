@@ -43,6 +43,9 @@ bool mcp_smi_unglue(struct mcp_arena *arena, struct mcp_smi_affinity *affinity, 
 
 /* CPUs in a list "0-15,32"; -1: it is none. */
 int mcp_smi_count_cpus(const char *list);
+/* The number at *at, which moves behind it; -1: there is none. It stops growing once it
+ * is 100,000 or more. */
+int mcp_smi_read_number(const char **at);
 /* The first number of "0,3-9"; -1 for NULL, "N/A" and nothing. */
 int mcp_smi_first_number(const char *word);
 

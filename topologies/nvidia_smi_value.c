@@ -36,6 +36,16 @@ enum mcp_status mcp_smi_quantity(struct mcp_arena *arena, const char *text, cons
     return MCP_OK;
 }
 
+int mcp_smi_read_number(const char **at)
+{
+    int number = 0;
+    if (!isdigit((unsigned char)**at))
+        return -1;
+    for (; isdigit((unsigned char)**at); (*at)++)
+        number = number < 100000 ? number * 10 + (**at - '0') : number;
+    return number;
+}
+
 int mcp_smi_small_number(const char *text)
 {
     int number = 0;

@@ -6,9 +6,7 @@
 /* Large messages over the slot's rate: 18.7 of 31.5 GB/s in a public NCCL
  * benchmark of two L40S behind one host bridge. */
 #define PCIE_EFFICIENCY_FRAC 0.59
-#define NETWORK_EFFICIENCY_FRAC 0.85
 #define NODE_LATENCY_S 1e-6
-#define NETWORK_LATENCY_S 2e-6
 #define LEAST_BANDWIDTH_BYTES_PER_S 1e3
 #define MOST_BANDWIDTH_BYTES_PER_S 1e15
 
@@ -33,18 +31,13 @@ static void add_tier(struct build *b, const char *name, int ranks, double bandwi
     };
 }
 
-static bool is_direct(const struct mcp_link *link)
-{
-    return link->kind == MCP_LINK_NVLINK || link->kind == MCP_LINK_XGMI;
-}
-
 /* NVLinks (or XGMI's) that GPU `a` can use at once within its island. */
 static int links_in_use(const struct build *b, int a)
 {
     int sum = 0, most = 0;
     for (int j = 0; j < b->node->num_gpus; j++) {
         const struct mcp_link *link = mcp_node_link(b->node, a, j);
-        if (j == a || !is_direct(link))
+        if (j == a || !mcp_link_is_direct(link))
             continue;
         sum += link->count;
         most = link->count > most ? link->count : most;
@@ -194,8 +187,8 @@ enum mcp_status mcp_cluster_add_network(struct mcp_cluster *cluster, int num_nod
         cluster->tiers[cluster->num_tiers++] = (struct mcp_tier){
             .name = "network",
             .bandwidth_bytes_per_s = bandwidth_bytes_per_s,
-            .efficiency_frac = NETWORK_EFFICIENCY_FRAC,
-            .latency_s = NETWORK_LATENCY_S,
+            .efficiency_frac = MCP_NETWORK_EFFICIENCY_FRAC,
+            .latency_s = MCP_NETWORK_LATENCY_S,
         };
     }
     return mcp_cluster_resize(cluster, num_nodes, err);
