@@ -178,7 +178,7 @@ static const char *counts_text(struct mcp_arena *arena, const struct mcp_refused
     for (int i = 0; i < count; i++)
         mcp_text_add(&text, "%s%s %s", i > 0 ? ", " : "", items[i].rule,
                      mcp_show_integer(arena, items[i].count));
-    return text.length > 0 ? text.data : "";
+    return text.data;
 }
 
 static void write_refused(struct mcp_text *out, const struct mcp_style *style,

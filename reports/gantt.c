@@ -26,8 +26,8 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-int mcp_gantt_in_window(const struct mcp_gantt_span *span, const struct mcp_gantt_window *window,
-                        struct mcp_gantt_window *part)
+bool mcp_gantt_in_window(const struct mcp_gantt_span *span, const struct mcp_gantt_window *window,
+                         struct mcp_gantt_window *part)
 {
     part->from_ns = larger(span->start_ns, window->from_ns);
     part->to_ns = smaller(span->end_ns, window->to_ns);

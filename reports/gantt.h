@@ -8,6 +8,7 @@
 
 #include "core/arena.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct mcp_gantt_span {
@@ -55,8 +56,8 @@ struct mcp_gantt_fold {
 /* All of it where that is at most `most_spans`; else three windows of equal length, as long
  * as they hold no more. */
 struct mcp_gantt_fold mcp_gantt_fold(const struct mcp_gantt *gantt, int most_spans);
-/* Some of the span lies in a window: *part is what is left of it there. */
-int mcp_gantt_in_window(const struct mcp_gantt_span *span, const struct mcp_gantt_window *window,
-                        struct mcp_gantt_window *part);
+/* Does some of the span lie in the window? Then *part is that. */
+bool mcp_gantt_in_window(const struct mcp_gantt_span *span, const struct mcp_gantt_window *window,
+                         struct mcp_gantt_window *part);
 
 #endif
