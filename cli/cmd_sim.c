@@ -52,6 +52,15 @@ static enum mcp_status read_question(struct mcp_context *ctx, struct mcp_json *j
     return mcp_job_check(&in->job, &ctx->err);
 }
 
+/* What the parts' checks say does not name the file they are of. */
+static enum mcp_status name_file(struct mcp_context *ctx, const char *path, enum mcp_status status)
+{
+    const char *shown = mcp_shown(ctx->arena, path);
+    if (status == MCP_INVALID && strncmp(ctx->err.text, shown, strlen(shown)) != 0)
+        mcp_error_prefix(&ctx->err, shown);
+    return status;
+}
+
 /* Loaded, legal, built and verified. */
 static enum mcp_status read_plan(struct mcp_context *ctx, const char *path,
                                  const struct mcp_choice *schedule, struct sim_input *in)
@@ -64,7 +73,7 @@ static enum mcp_status read_plan(struct mcp_context *ctx, const char *path,
     if (!mcp_same(schema, "mcpplan.plan/1"))
         return mcp_json_fail(json, &ctx->err, "schema is \"%s\"; sim plays \"mcpplan.plan/1\"",
                              mcp_shown(ctx->arena, schema));
-    MCP_TRY(read_question(ctx, json, in));
+    MCP_TRY(name_file(ctx, path, read_question(ctx, json, in)));
     MCP_TRY(mcp_plan_from_json(ctx->arena, json, &in->plan, &ctx->err));
     MCP_TRY(mcp_plan_file_done(json, &ctx->err));
     if (schedule->value >= 0)

@@ -33,6 +33,19 @@ static void write_line(struct mcp_text *out, const struct mcp_style *style, cons
     mcp_text_add(out, "\n");
 }
 
+/* "16 x a100-sxm4-80gb and 8 x h100-sxm-80gb"; the plan fills its cluster. */
+static const char *machines_text(struct mcp_arena *arena, const struct mcp_cluster *cluster)
+{
+    struct mcp_text text = mcp_text_new(arena);
+    for (int i = 0; i < mcp_cluster_num_pools(cluster); i++) {
+        const struct mcp_cluster *pool = mcp_cluster_pool(cluster, i);
+        mcp_text_add(&text, "%s%s x %s", i > 0 ? " and " : "",
+                     mcp_show_integer(arena, mcp_pool_gpus(pool)),
+                     mcp_printable(arena, pool->gpu.name));
+    }
+    return text.data;
+}
+
 static void write_answer(struct mcp_text *out, const struct mcp_style *style,
                          const struct mcp_sim_view *view)
 {
@@ -41,9 +54,8 @@ static void write_answer(struct mcp_text *out, const struct mcp_style *style,
     double step_s = mcp_sim_view_iteration_s(view);
     double tokens = (double)q->job->global_batch_size * (double)q->job->sequence_length;
     const char *model = mcp_printable(arena, q->model->name);
-    mcp_text_add(out, "%s on %s x %s: ", mcp_paint(arena, style, MCP_BOLD, model),
-                 mcp_show_integer(arena, mcp_plan_world(view->plan)),
-                 mcp_printable(arena, q->cluster->gpu.name));
+    mcp_text_add(out, "%s on %s: ", mcp_paint(arena, style, MCP_BOLD, model),
+                 machines_text(arena, q->cluster));
     mcp_text_add(out, "%s a step in virtual time, %s tokens/s\n",
                  mcp_paint(arena, style, MCP_BOLD, mcp_show(arena, step_s, MCP_SECONDS)),
                  mcp_show_integer(arena, llround(tokens / step_s)));

@@ -93,6 +93,11 @@ ParameterizedTestParameters(cli, sim_refuses)
          MCP_FORMAT,
          "",
          "unknown key 'microbatch'"},
+        {"a model beyond measure",
+         {"\"hidden_size\": ", "\"hidden_size\": 99999"},
+         MCP_INVALID,
+         "",
+         "mcpplan: /tmp/mcpplan-test-"},
         {"no link",
          {"\"bandwidth_bytes_per_s\": 450000000000,", "\"bandwidth_bytes_per_s\": 0,"},
          MCP_INVALID,
@@ -122,4 +127,26 @@ ParameterizedTest(struct child_case *c, cli, sim_refuses)
     child_check(&run, path);
     unlink(path);
     mcp_arena_free(arena);
+}
+
+Test(cli, sim_names_machines_of_every_kind)
+{
+    char path[TEMPORARY_PATH];
+    char words[MAX_WORDS][WORD] = {"plan",
+                                   "--model",
+                                   "tiny",
+                                   "--cluster=dgx-a100+dgx-h100",
+                                   "--global-batch-size=64",
+                                   "--pipeline-parallel=2",
+                                   "--json",
+                                   "~"};
+    struct child child = {.arena = mcp_arena_new()};
+    struct child_case run = {
+        "mixed", {"sim", "@", "~"}, MCP_OK, "8 x a100-sxm4-80gb and 8 x h100-sxm-80gb: ", ""};
+    child_run(&child, words, NULL);
+    cr_assert(eq(int, child.status, MCP_OK), "%s", child.err);
+    child_write_file(path, child.out, strlen(child.out));
+    child_check(&run, path);
+    unlink(path);
+    mcp_arena_free(child.arena);
 }
