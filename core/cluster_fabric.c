@@ -126,8 +126,14 @@ static enum mcp_status add_fat_tree(struct build *b, struct mcp_error *err)
     int nodes = b->fabric->nodes_per_leaf > 0 ? b->fabric->nodes_per_leaf : down / nics;
     nodes = nodes > 0 ? nodes : 1;
     int64_t leaves = ((int64_t)nodes * nics + down - 1) / down;
+    const int64_t most = (int64_t)down * (b->fabric->switch_ports / 2) / nics;
+    if (leaves > b->fabric->switch_ports / 2 && b->fabric->nodes_per_leaf > 1)
+        return mcp_fail(err, MCP_INVALID,
+                        "%d nodes of %d GPUs are more than the leaves that switches with %d ports "
+                        "join side by side; at most %lld nodes a leaf",
+                        nodes, nics, b->fabric->switch_ports, (long long)most);
     if (leaves > b->fabric->switch_ports / 2)
-        return too_many_nodes(b, (int64_t)down * b->fabric->switch_ports / 2 / nics, err);
+        return too_many_nodes(b, most, err);
     return add_tree(b, "leaf", nodes, (int)leaves, err);
 }
 

@@ -37,7 +37,7 @@ static enum mcp_status fail_unknown(struct mcp_arena *arena, const char *folder,
     for (size_t i = 0; i < count; i++)
         names[i] = mcp_preset_at(folder, i)->name;
     const char *nearest = mcp_nearest(name, names, count);
-    const char *shown = mcp_printable(arena, name);
+    const char *shown = *name != '\0' ? mcp_printable(arena, name) : "an empty name";
     if (nearest == NULL)
         return mcp_fail(err, MCP_IO, "%.200s: neither a file nor one of the %zu presets of %s/",
                         shown, count, folder);

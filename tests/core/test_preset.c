@@ -26,6 +26,7 @@ Test(preset, every_file_is_json_and_in_order)
         cr_expect(eq(ptr, (void *)mcp_preset_at(folders[f], count), NULL));
         total += count;
     }
+    total += mcp_preset_count("reports"); /* the style and script of a page */
     cr_expect(eq(sz, total, mcp_num_presets));
     mcp_arena_free(arena);
 }
@@ -41,6 +42,8 @@ Test(preset, an_unknown_name_meets_the_closest_one)
                          "mean 'llama-3.1-8b'?)"));
     cr_expect(eq(int, (int)mcp_preset_read(arena, "models", "x\x1b[31m", &json, &err), MCP_IO));
     cr_expect(ne(ptr, strstr(err.text, "x?[31m: neither a file nor one of the "), NULL));
+    cr_expect(eq(int, (int)mcp_preset_read(arena, "models", "", &json, &err), MCP_IO));
+    cr_expect(ne(ptr, strstr(err.text, "an empty name: neither a file nor one of the "), NULL));
     cr_expect(eq(int, (int)mcp_preset_read(arena, "models", "core", &json, &err), MCP_IO));
     cr_expect(eq(str, err.text, (char *)"core: Is a directory"));
     mcp_arena_free(arena);
