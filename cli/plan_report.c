@@ -24,6 +24,17 @@ static void add_memory_figure(struct mcp_report *report, const struct mcp_plan_v
     mcp_report_figure(report, p->fits ? MCP_TONE_GOOD : MCP_TONE_BAD, &figure);
 }
 
+/* "25.9 s – 28.4 s", whose words stay on one line. */
+static const char *range_text(struct mcp_arena *arena, double from_s, double to_s)
+{
+    const char *text = mcp_format(arena, "%s – %s", mcp_show(arena, from_s, MCP_SECONDS),
+                                  mcp_show(arena, to_s, MCP_SECONDS));
+    struct mcp_text out = mcp_text_new(arena);
+    for (; *text != '\0'; text++)
+        mcp_text_append(&out, *text == ' ' ? "\u00a0" : text, *text == ' ' ? 2 : 1);
+    return out.data;
+}
+
 static void add_figures(struct mcp_report *report, const struct mcp_plan_view *view)
 {
     struct mcp_arena *arena = report->arena;
@@ -31,10 +42,10 @@ static void add_figures(struct mcp_report *report, const struct mcp_plan_view *v
     const struct mcp_cluster *cluster = view->question->cluster;
     double off = p->uncertainty_frac * p->iteration_s;
     double price = cluster->gpu.price_per_gpu_hour;
-    mcp_report_plain_figure(report, "Iteration", mcp_show(arena, p->iteration_s, MCP_SECONDS),
-                            mcp_format(arena, "± %.0f %%, %s – %s", 100 * p->uncertainty_frac,
-                                       mcp_show(arena, p->iteration_s - off, MCP_SECONDS),
-                                       mcp_show(arena, p->iteration_s + off, MCP_SECONDS)));
+    mcp_report_plain_figure(
+        report, "Iteration", mcp_show(arena, p->iteration_s, MCP_SECONDS),
+        mcp_format(arena, "± %.0f %%, %s", 100 * p->uncertainty_frac,
+                   range_text(arena, p->iteration_s - off, p->iteration_s + off)));
     mcp_report_plain_figure(
         report, "Tokens a second", mcp_show_count(arena, p->tokens_per_s),
         mcp_format(arena, "%s on each %s",
