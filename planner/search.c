@@ -13,7 +13,7 @@
 
 enum { LONGEST_WAVE = 64 };
 static const double worth_threads_s = 0.03;
-enum { MOST_MILPS = 64, MILPS_OF_RUNNER_UP = 1 }; /* of one tuple */
+enum { MOST_MILPS = 64, MILPS_OF_RUNNER_UP = -1 }; /* of one tuple */
 
 enum wave_kind {
     FIRST_ORDER,  /* families, in their first rank order */

@@ -155,7 +155,7 @@ static void prove(struct mcp_splitter *s, struct best *best, struct proof *proof
     proof->bound_ns = fits ? s->cutoff_ns : INT64_MAX;
     if (!more)
         return;
-    if ((int64_t)p * s->grid.v * s->grid.m > MAX_SLOTS)
+    if (s->options->max_milps < 0 || (int64_t)p * s->grid.v * s->grid.m > MAX_SLOTS)
         proof->bound_ns = s->fixed_ns + master.update_ns + master.least_ns;
     else
         solve(s, &master, best, chains, proof);

@@ -38,7 +38,7 @@ struct mcp_split_options {
     bool recompute[MCP_NUM_RECOMPUTES]; /* those that may be used */
     bool uneven;               /* false: layers as mcp_plan_uniform_chunks() spreads them */
     int max_recomputed_stages; /* -1: any number */
-    int max_milps;             /* give up proving after so many; 0: no such limit, but see above */
+    int max_milps; /* give up proving after so many; 0: no such limit, but see above; -1: none */
 };
 
 struct mcp_split {
