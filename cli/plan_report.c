@@ -107,7 +107,7 @@ void mcp_plan_report_time(struct mcp_report *report, const struct mcp_plan_view 
     int stages = view->plan.pipeline_parallel;
     double *values = MCP_ARRAY(arena, stages * MCP_NUM_COSTS, double);
     for (int i = 0; i < stages; i++)
-        memcpy(values + i * MCP_NUM_COSTS, p->stages[i].cost_s, sizeof p->stages[i].cost_s);
+        memcpy(values + (size_t)i * MCP_NUM_COSTS, p->stages[i].cost_s, sizeof p->stages[i].cost_s);
     mcp_report_say(report, MCP_REPORT_SECTION, MCP_TONE_PLAIN, "Where the time goes");
     if (stages > 1)
         mcp_report_costs(report, "An iteration by kind of time, stage by stage",

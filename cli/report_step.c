@@ -184,7 +184,8 @@ static void add_curves(struct mcp_report *report, const struct mcp_sim_played *p
         bool fullest = chosen[i] == played->predicted->peak_stage;
         struct mcp_sim_curve curve;
         mcp_sim_memory(arena, played, chosen[i], &curve);
-        mcp_sim_memory_sample(&curve, played->result->step_ns, values + i * NUM_POINTS, NUM_POINTS);
+        mcp_sim_memory_sample(&curve, played->result->step_ns, values + (size_t)i * NUM_POINTS,
+                              NUM_POINTS);
         lines[i].name = mcp_format(arena, "stage %d%s", chosen[i], fullest ? ", the fullest" : "");
         lines[i].ink = inks[i];
     }

@@ -69,7 +69,7 @@ static void add_time(struct mcp_report *report, const struct mcp_sim_view *view)
     int stages = result->num_stages;
     double *values = MCP_ARRAY(report->arena, stages * MCP_NUM_COSTS, double);
     for (int i = 0; i < stages; i++)
-        memcpy(values + i * MCP_NUM_COSTS, result->stages[i].cost_s,
+        memcpy(values + (size_t)i * MCP_NUM_COSTS, result->stages[i].cost_s,
                sizeof result->stages[i].cost_s);
     mcp_report_say(report, MCP_REPORT_SECTION, MCP_TONE_PLAIN, "Where the time goes");
     if (stages > 1)

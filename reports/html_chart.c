@@ -216,7 +216,7 @@ static double line_y(const struct line_plot *plot, double value)
 static void put_line(struct mcp_text *out, const struct line_plot *plot, int line)
 {
     const struct mcp_report_lines *lines = plot->lines;
-    const double *values = &lines->values[line * lines->num_points];
+    const double *values = lines->values + (size_t)line * (size_t)lines->num_points;
     double step = (double)(RIGHT - LEFT) / lines->num_points;
     mcp_text_add(out, "<path class=\"curve l%d\" d=\"M%d %.1f", lines->lines[line].ink, LEFT,
                  line_y(plot, values[0]));

@@ -96,26 +96,30 @@ static void put_rows(struct mcp_text *out, const struct gantt_plot *plot)
     mcp_text_add(out, "</g>\n");
 }
 
-/* The times at which windows begin and end; a zigzag would say no more. */
+/* Round times of one window, with their lines. */
+static void put_window_times(struct mcp_text *out, const struct gantt_plot *plot, int w)
+{
+    const struct mcp_gantt_window *window = &plot->fold.windows[w];
+    double from = 1e-9 * (double)window->from_ns, to = 1e-9 * (double)window->to_ns;
+    double step = mcp_html_round_step(to - from, plot->fold.count > 1 ? 2 : 6, MCP_SECONDS);
+    double bottom = TOP + plot->pitch * plot->gantt->num_rows;
+    int first = (int)ceil(from / step), last = (int)floor(to / step + 1e-9);
+    for (int i = first; i <= last; i++) {
+        double at = window_x(plot, w) + plot->pixels_per_ns * 1e9 * (i * step - from);
+        mcp_text_add(out, "<path class=\"tick\" d=\"M%.1f %dV%.1f\"/>", at, TOP - 4, bottom);
+        mcp_html_label(out, "m small", at, TOP - 8,
+                       mcp_html_round_text(out->arena, i * step, MCP_SECONDS));
+    }
+}
+
 static void put_times(struct mcp_text *out, const struct gantt_plot *plot)
 {
-    const struct mcp_gantt *gantt = plot->gantt;
-    double bottom = TOP + plot->pitch * gantt->num_rows;
+    double middle = TOP + plot->pitch * plot->gantt->num_rows / 2;
     mcp_text_add(out, "<g class=\"times\">");
     for (int w = 0; w < plot->fold.count; w++) {
-        const struct mcp_gantt_window *window = &plot->fold.windows[w];
-        double x = window_x(plot, w), length = (double)(window->to_ns - window->from_ns);
-        double step = mcp_html_round_step(1e-9 * length, plot->fold.count > 1 ? 2 : 6, MCP_SECONDS);
-        double from = 1e-9 * (double)window->from_ns;
-        for (double t = ceil(from / step) * step; t <= 1e-9 * (double)window->to_ns + 1e-12;
-             t += step) {
-            double at = x + plot->pixels_per_ns * 1e9 * (t - from);
-            mcp_text_add(out, "<path class=\"tick\" d=\"M%.1f %dV%.1f\"/>", at, TOP - 4, bottom);
-            mcp_html_label(out, "m small", at, TOP - 8,
-                           mcp_html_round_text(out->arena, t < step / 2 ? 0 : t, MCP_SECONDS));
-        }
+        put_window_times(out, plot, w);
         if (w > 0)
-            mcp_html_label(out, "m dim", x - GAP / 2.0, TOP + (bottom - TOP) / 2 + 4, "…");
+            mcp_html_label(out, "m dim", window_x(plot, w) - GAP / 2.0, middle + 4, "…");
     }
     mcp_text_add(out, "</g>\n");
 }

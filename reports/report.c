@@ -102,7 +102,7 @@ const struct mcp_table *mcp_report_lines_table(struct mcp_arena *arena,
                                                 {"highest at", "", MCP_RIGHT}};
     struct mcp_table *table = mcp_table_new(arena, columns, (int)MCP_COUNT_OF(columns));
     for (int line = 0; line < lines->num_lines; line++) {
-        const double *values = &lines->values[line * lines->num_points];
+        const double *values = lines->values + (size_t)line * (size_t)lines->num_points;
         double low = values[0], high = values[0], sum = 0;
         int at = 0;
         for (int i = 0; i < lines->num_points; i++) {
