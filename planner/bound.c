@@ -579,12 +579,3 @@ int64_t mcp_bound_ns(struct mcp_pricer *pricer, const struct mcp_plan *plan)
     mcp_floor_load(pricer, plan, any_recompute, MCP_FLOOR_STEP, &floor);
     return mcp_floor_ns(&floor);
 }
-
-const char *mcp_refute_memory(struct mcp_pricer *pricer, const struct mcp_plan *plan,
-                              int64_t limit_bytes)
-{
-    struct mcp_floor floor;
-    mcp_floor_load(pricer, plan, any_recompute, MCP_FLOOR_ALL, &floor);
-    mcp_floor_limit(&floor, mcp_pricer_question(pricer), limit_bytes);
-    return mcp_floor_refute(&floor);
-}

@@ -103,8 +103,5 @@ int mcp_bound_in_flight_of(int p, int v, int count, int chunk);
 
 /* Nanoseconds of the whole step, at least; `plan`'s own rank order, no chunks. */
 int64_t mcp_bound_ns(struct mcp_pricer *pricer, const struct mcp_plan *plan);
-/* mcp_floor_refute() for every recompute. */
-const char *mcp_refute_memory(struct mcp_pricer *pricer, const struct mcp_plan *plan,
-                              int64_t limit_bytes);
 
 #endif

@@ -2,6 +2,7 @@
  * groups as near as they can lie, and of a mixed cluster the best of all pools. */
 #include "planner/search_parts.h"
 
+#include <limits.h>
 #include <math.h>
 
 static double rate_or_16_bit(const double *rates, int precision)
@@ -66,6 +67,12 @@ static void take_tiers(const struct mcp_cluster *other, struct mcp_cluster *best
     *best = sum;
 }
 
+/* Domains beyond INT_MAX hold everything all the same. */
+static int times(int ranks, int factor)
+{
+    return ranks > INT_MAX / factor ? INT_MAX : ranks * factor;
+}
+
 /* Domains t times as large: then each axis has as much of one as if it came first. */
 void mcp_kinder_question(const struct mcp_question *question, int tensor_parallel,
                          struct mcp_cluster *cluster, struct mcp_question *kinder)
@@ -79,7 +86,7 @@ void mcp_kinder_question(const struct mcp_question *question, int tensor_paralle
     cluster->next = NULL;
     cluster->tiers[cluster->num_tiers - 1].ranks = gpus;
     for (int tier = 0; tier < cluster->num_tiers; tier++)
-        cluster->tiers[tier].ranks *= tensor_parallel;
+        cluster->tiers[tier].ranks = times(cluster->tiers[tier].ranks, tensor_parallel);
     *kinder = *question;
     kinder->cluster = cluster;
 }

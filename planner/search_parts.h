@@ -72,7 +72,6 @@ struct mcp_lot { /* one layout */
     struct mcp_choices choices; /* without chunks */
     int desk;
     int variants;       /* tuples of a family */
-    bool better_orders; /* some rank order brings a group nearer together than the first */
     struct mcp_tuple best[MCP_NUM_CLASSES]; /* layout -1: none yet */
 };
 

@@ -61,7 +61,6 @@ static void add_lot(struct mcp_search *search, struct mcp_loose *loose, struct m
     struct mcp_choices *choices = &lot->choices;
     mcp_space_tuples(search->arena, search->question, search->space, &lot->layout, choices);
     lot->variants = choices->num_zeros * choices->num_placements * choices->rank_orders.count;
-    lot->better_orders = mcp_choices_order_matters(search->question, choices);
     for (int class = 0; class < MCP_NUM_CLASSES; class ++)
         lot->best[class].layout = -1;
     int64_t tuples = mcp_choices_count(choices) / choices->recomputes.count;

@@ -153,9 +153,6 @@ void mcp_space_tuples(struct mcp_arena *arena, const struct mcp_question *questi
                       const struct mcp_plan_space *space, const struct mcp_layout *layout,
                       struct mcp_choices *out);
 int64_t mcp_choices_count(const struct mcp_choices *choices);
-/* Does an order bring tensor, context or expert groups nearer together than the first? */
-bool mcp_choices_order_matters(const struct mcp_question *question,
-                               const struct mcp_choices *choices);
 /* The two lists of space_order.c: where ranks lie. */
 void mcp_choices_place(struct mcp_arena *arena, const struct mcp_question *question,
                        const struct mcp_plan_space *space, struct mcp_choices *out);

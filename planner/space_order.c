@@ -161,23 +161,3 @@ void mcp_choices_place(struct mcp_arena *arena, const struct mcp_question *quest
     add_placements(arena, question, out);
     add_orders(arena, question, space, out);
 }
-
-bool mcp_choices_order_matters(const struct mcp_question *question,
-                               const struct mcp_choices *choices)
-{
-    static const int inner[] = {0, 1, 4}; /* tensor, context, expert */
-    struct mcp_plan plan = choices->base;
-    if (choices->rank_orders.count == 1)
-        return false;
-    mcp_rank_order(choices->rank_orders.items[0], plan.rank_order);
-    const struct lie first = lie_of(question->cluster, &plan);
-    for (int i = 1; i < choices->rank_orders.count; i++) {
-        mcp_rank_order(choices->rank_orders.items[i], plan.rank_order);
-        const struct lie other = lie_of(question->cluster, &plan);
-        for (int tier = 0; tier < question->cluster->num_tiers - 1; tier++)
-            for (int g = 0; g < 3; g++)
-                if (other.members[tier][inner[g]] > first.members[tier][inner[g]])
-                    return true;
-    }
-    return false;
-}

@@ -153,3 +153,14 @@ ParameterizedTest(struct part *part, loose, admissible)
     for (int i = 0; i < 5; i++)
         cr_expect(gt(int, drawn[i], 50), "kind %d", i);
 }
+
+/* The largest cluster times the largest tensor degree is more than an int. */
+Test(loose, domains_of_the_largest_cluster)
+{
+    struct mcp_cluster cluster = {.num_nodes = MCP_MAX_GPUS, .gpus_per_node = 1, .num_tiers = 1};
+    struct mcp_cluster near;
+    struct mcp_question question = {.cluster = &cluster}, kinder;
+    cluster.tiers[0].ranks = MCP_MAX_GPUS;
+    mcp_kinder_question(&question, 2048, &near, &kinder);
+    cr_expect(kinder.cluster->tiers[0].ranks >= MCP_MAX_GPUS, "%d", kinder.cluster->tiers[0].ranks);
+}
