@@ -384,7 +384,8 @@ static int64_t room_for_kept(struct mcp_splitter *s, const struct mcp_filler *f,
     return (kept < 1e18 ? (int64_t)kept + 1 : MCP_NO_WAY) - s->base_kept_bytes;
 }
 
-/* The cheapest that fits and can win. */
+/* The cheapest that fits and can win; and while more recompute may hide more of the tail
+ * than it takes longer, those that fit. */
 static bool add_cheapest(struct mcp_splitter *s, struct mcp_filler *f, int r, int from,
                          struct range *range, enum mcp_recompute last)
 {
@@ -393,12 +394,16 @@ static bool add_cheapest(struct mcp_splitter *s, struct mcp_filler *f, int r, in
     int64_t top_bytes = range->size > 0 ? s->times[range->pool].kept_bytes[kind][last] : 0;
     int64_t room = range->num_choices > 0 ? room_for_kept(s, f, r, range, last) - top_bytes : 0;
     s->grid.partial |= range->coarse && range->least_kept_bytes <= room;
+    int64_t most_ns = MCP_NO_WAY;
+    bool any = false;
     for (int i = 0; i < range->num_choices; i++) {
         const struct choice *choice = &range->choices[i];
         const struct place place = {r, from, from + range->size, choice->extra_ns, top_ns, 0};
+        if (any && choice->extra_ns >= most_ns)
+            break;
         if (!can_win(s, f, &place)) {
             s->grid.cut = true;
-            return false;
+            break;
         }
         if (choice->kept_bytes > room)
             continue;
@@ -408,9 +413,11 @@ static bool add_cheapest(struct mcp_splitter *s, struct mcp_filler *f, int r, in
         if (!mcp_column_fits(s, &column))
             continue;
         mcp_grid_add(s, &column);
-        return true;
+        if (!any)
+            most_ns = choice->extra_ns + mcp_column_hideable(s, &column);
+        any = true;
     }
-    return false;
+    return any;
 }
 
 static int64_t none_ns(struct mcp_splitter *s, const struct mcp_filler *f, struct range *range,
@@ -431,8 +438,8 @@ static int64_t none_ns(struct mcp_splitter *s, const struct mcp_filler *f, struc
     return *load;
 }
 
-/* One for each recompute of the last layer: with that, less of it below is never
- * worse (see mcp_grid_add()). False when nothing fits. */
+/* For each recompute of the last layer: with that, less of it below is never worse (see
+ * mcp_grid_add()) but for what it hides. False when nothing fits. */
 static bool add_range(struct mcp_splitter *s, struct mcp_filler *f, int r, int from, int to)
 {
     struct range *range = find_range(s, f, mcp_pool_of(s, r), from, to - from);

@@ -55,18 +55,29 @@ static int64_t edges_ns(struct mcp_splitter *s, const struct mcp_stage *rank)
     return mcp_stages_time_ns(s->pricer, &alone, stages) - mcp_step_fixed_ns(s->pricer, &alone);
 }
 
-void mcp_column_price(struct mcp_splitter *s, struct mcp_column *column)
+/* All chunks of a rank as one. */
+static struct mcp_stage rank_of(const struct mcp_splitter *s, const struct mcp_column *column)
 {
     struct mcp_stage rank = {.bottom_gather_ns = column->stages[0]->bottom_gather_ns,
                              .bottom_reduce_ns = column->stages[0]->bottom_reduce_ns};
-    column->load_ns = column->update_ns = 0;
     for (int c = 0; c < s->plan->virtual_stages; c++) {
         const struct mcp_stage *stage = column->stages[c];
         rank.gather_ns += stage->gather_ns;
         rank.reduce_ns += stage->reduce_ns;
         rank.forward_ns += stage->forward_ns;
         rank.backward_ns += stage->backward_ns;
-        column->update_ns += stage->update_ns;
+        rank.update_ns += stage->update_ns;
+    }
+    return rank;
+}
+
+void mcp_column_price(struct mcp_splitter *s, struct mcp_column *column)
+{
+    struct mcp_stage rank = rank_of(s, column);
+    column->update_ns = rank.update_ns;
+    column->load_ns = rank.update_ns = 0;
+    for (int c = 0; c < s->plan->virtual_stages; c++) {
+        const struct mcp_stage *stage = column->stages[c];
         column->load_ns += stage->forward.lead_ns + stage->forward.body_ns +
                            stage->forward.send_ns + stage->backward.lead_ns +
                            stage->backward.body_ns + stage->backward.send_ns;
@@ -75,6 +86,14 @@ void mcp_column_price(struct mcp_splitter *s, struct mcp_column *column)
     rank.reduce_ns = rank.bottom_reduce_ns = 0;
     column->head_ns = edges_ns(s, &rank);
     column->tail_ns = both - column->head_ns;
+}
+
+int64_t mcp_column_hideable(struct mcp_splitter *s, const struct mcp_column *column)
+{
+    struct mcp_stage rank = rank_of(s, column);
+    rank.update_ns = 0;
+    rank.backward_ns = MCP_NO_WAY;
+    return column->head_ns + column->tail_ns - edges_ns(s, &rank);
 }
 
 int64_t mcp_rank_limit(const struct mcp_splitter *s, int rank)

@@ -485,12 +485,21 @@ Test(search_brute, mixed_clusters)
     expect_best(200000, 60, 30000, &size);
 }
 
-/* The fullest GPU is the one with the least room left: where pools differ, others may hold
- * more, which a bound once forgot. */
-Test(search_brute, mixed_memory)
+/* Found by long runs. The fullest GPU is the one with the least room left: where pools
+ * differ, others may hold more, which a bound forgot. */
+Test(search_brute, fuller_than_the_fullest)
 {
     const struct problem_size size = {6, 1, 4, 12, 30, 100};
     struct seen seen = {0};
     cr_expect(gt(i64, try_seed(244988, &size, 30000, &seen), 0));
+    cr_expect(eq(int, seen.compared, 1));
+}
+
+/* Found by long runs: more recompute elsewhere hides more of the last reduction. */
+Test(search_brute, recompute_that_hides_more)
+{
+    const struct problem_size size = {5, 2, 3, 8, 15, 0};
+    struct seen seen = {0};
+    cr_expect(gt(i64, try_seed(101249, &size, 60000, &seen), 0));
     cr_expect(eq(int, seen.compared, 1));
 }
