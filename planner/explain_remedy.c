@@ -28,6 +28,8 @@ static void begin(struct trial *trial, struct mcp_arena *arena, const struct mcp
         (struct mcp_question){question->model, trial->pools, &trial->job, question->stack};
     trial->options.top = trial->options.num_threads = 1; /* short searches, and many */
     trial->options.exhaustive = trial->options.smallest = false;
+    /* That something fits is the answer; the best of its splits is another question. */
+    trial->options.uniform = true;
 }
 
 static void ask(struct trial *trial, struct mcp_answer *answer)
