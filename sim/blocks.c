@@ -16,37 +16,21 @@ struct mcp_sim_blocks {
 
 /* --- links --- */
 
-static double bandwidth(const struct mcp_pricing *pricing, int tier)
-{
-    const struct mcp_tier *t = &pricing->question->cluster->tiers[tier];
-    double frac = tier > 0 ? pricing->question->stack->network_frac : 1;
-    return t->bandwidth_bytes_per_s * t->efficiency_frac * frac;
-}
-
-static int members_in(const struct mcp_pricing *pricing, unsigned axes, int tier, int ranks)
-{
-    const struct mcp_cluster *cluster = pricing->question->cluster;
-    if (tier == cluster->num_tiers - 1)
-        return ranks;
-    int members = mcp_group_in_domain(pricing->plan, axes, cluster->tiers[tier].ranks);
-    return members < ranks ? members : ranks;
-}
-
 /* A ring through all members runs at the rate of its slowest tier and fills of the
  * others what that rate needs; members of one domain share their ports. */
 static struct mcp_sim_shape ring_shape(const struct mcp_pricing *pricing, unsigned axes)
 {
     struct mcp_sim_shape shape = {{0}};
     int ranks = mcp_group_size(pricing->plan, axes);
-    int inside = members_in(pricing, axes, 0, ranks);
-    double slowest = bandwidth(pricing, 0);
+    int inside = mcp_members_in(pricing, axes, 0, ranks);
+    double slowest = mcp_tier_bandwidth(pricing, 0);
     if (inside > 1)
-        shape.loads[0] = 1 / bandwidth(pricing, 0);
+        shape.loads[0] = 1 / mcp_tier_bandwidth(pricing, 0);
     for (int tier = 1; tier < pricing->question->cluster->num_tiers && inside < ranks; tier++) {
-        int members = members_in(pricing, axes, tier, ranks);
+        int members = mcp_members_in(pricing, axes, tier, ranks);
         if (members == inside)
             continue;
-        double rate = inside * bandwidth(pricing, tier);
+        double rate = inside * mcp_tier_bandwidth(pricing, tier);
         shape.loads[tier] = 1 / rate;
         slowest = fmin(slowest, rate);
         inside = members;
@@ -67,7 +51,7 @@ struct mcp_sim_shape mcp_sim_message_shape(const struct mcp_sim_steps *steps, in
     int stages = plan->pipeline_parallel, to = (class + (side ? 1 : stages - 1)) % stages;
     *fixed_ns = mcp_to_ns(mcp_send_seconds(&pricing, class, side ? 1 : -1, 0));
     for (int tier = 0; tier < at.cluster->num_tiers; tier++) {
-        int members = members_in(&pricing, MCP_PIPELINE, tier, stages);
+        int members = mcp_members_in(&pricing, MCP_PIPELINE, tier, stages);
         if (class / members != to / members)
             continue;
         shape.loads[tier] =

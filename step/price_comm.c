@@ -16,15 +16,14 @@ struct span {
     double latency_s;
 };
 
-static double network_bandwidth(const struct mcp_pricing *pricing, int tier)
+double mcp_tier_bandwidth(const struct mcp_pricing *pricing, int tier)
 {
     const struct mcp_tier *t = &pricing->question->cluster->tiers[tier];
     double frac = tier > 0 ? pricing->question->stack->network_frac : 1;
     return t->bandwidth_bytes_per_s * t->efficiency_frac * frac;
 }
 
-/* Members in one domain of `tier`; all of them in the last. */
-static int members_in(const struct mcp_pricing *pricing, unsigned axes, int tier, int ranks)
+int mcp_members_in(const struct mcp_pricing *pricing, unsigned axes, int tier, int ranks)
 {
     const struct mcp_cluster *cluster = pricing->question->cluster;
     if (tier == cluster->num_tiers - 1)
@@ -39,16 +38,16 @@ static struct span span_of(const struct mcp_pricing *pricing, unsigned axes)
 {
     const struct mcp_cluster *cluster = pricing->question->cluster;
     struct span span = {.ranks = mcp_group_size(pricing->plan, axes)};
-    span.neighbors = members_in(pricing, axes, 0, span.ranks);
-    span.bandwidth_bytes_per_s = network_bandwidth(pricing, 0);
+    span.neighbors = mcp_members_in(pricing, axes, 0, span.ranks);
+    span.bandwidth_bytes_per_s = mcp_tier_bandwidth(pricing, 0);
     span.latency_s = MCP_COLLECTIVE_START_S + MCP_COLLECTIVE_RANK_S * (span.neighbors - 1);
     int inside = span.neighbors;
     for (int tier = 1; tier < cluster->num_tiers && inside < span.ranks; tier++) {
-        int members = members_in(pricing, axes, tier, span.ranks);
+        int members = mcp_members_in(pricing, axes, tier, span.ranks);
         if (members == inside)
             continue;
         double domains = (double)members / inside;
-        double bandwidth = inside * network_bandwidth(pricing, tier);
+        double bandwidth = inside * mcp_tier_bandwidth(pricing, tier);
         span.bandwidth_bytes_per_s = fmin(span.bandwidth_bytes_per_s, bandwidth);
         span.latency_s +=
             cluster->tiers[tier].latency_s * (domains - 1) + cluster->tiers[tier].round_trip_s;
@@ -79,7 +78,7 @@ static double all_to_all_seconds(const struct mcp_pricing *pricing, const struct
                                  double bytes, bool deduplicated)
 {
     double n = span->ranks, near = span->neighbors;
-    double seconds = bytes * (near - 1) / n / network_bandwidth(pricing, 0);
+    double seconds = bytes * (near - 1) / n / mcp_tier_bandwidth(pricing, 0);
     if (span->ranks > span->neighbors) {
         double share = deduplicated ? deduplicated_frac(pricing, span) : 1;
         double slowest = span->bandwidth_bytes_per_s / near;
@@ -122,13 +121,13 @@ double mcp_send_seconds(const struct mcp_pricing *pricing, int stage, int delta,
     const struct mcp_cluster *cluster = pricing->question->cluster;
     int stages = pricing->plan->pipeline_parallel, to = (stage + delta + stages) % stages;
     for (int tier = 0; tier < cluster->num_tiers; tier++) {
-        int members = members_in(pricing, MCP_PIPELINE, tier, stages);
+        int members = mcp_members_in(pricing, MCP_PIPELINE, tier, stages);
         if (stage / members != to / members)
             continue;
         double share =
             tier == 0 ? MCP_SEND_DOMAIN_FRAC : pricing->question->stack->message_network_frac;
         return MCP_SEND_START_S + cluster->tiers[tier].round_trip_s / 2 +
-               bytes / (share * network_bandwidth(pricing, tier));
+               bytes / (share * mcp_tier_bandwidth(pricing, tier));
     }
     return MCP_SEND_START_S;
 }

@@ -1,4 +1,4 @@
-/* step/price_parts.h: pieces of a price. Private to step/. */
+/* step/price_parts.h: pieces of a price. Private to step/, and to whoever plays its ops. */
 #ifndef MCP_STEP_PRICE_PARTS_H
 #define MCP_STEP_PRICE_PARTS_H
 
@@ -24,5 +24,11 @@ bool mcp_op_is_transfer(const struct mcp_op *op);
 
 /* Seconds as integer nanoseconds, to nearest. */
 int64_t mcp_to_ns(double seconds);
+
+/* What a rank gets of one tier's links, bytes per second and direction: large messages,
+ * as the stack drives them. */
+double mcp_tier_bandwidth(const struct mcp_pricing *pricing, int tier);
+/* Members of a group of `ranks` in one domain of `tier`; all of them in the last. */
+int mcp_members_in(const struct mcp_pricing *pricing, unsigned axes, int tier, int ranks);
 
 #endif
