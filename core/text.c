@@ -122,6 +122,17 @@ static size_t edit_distance(const char *a, const char *b)
     return row[length_b];
 }
 
+/* The shortest candidate that goes on from `word`, a word cut short. */
+static const char *shortest_from(const char *word, const char *const *candidates, size_t count)
+{
+    const char *shortest = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (mcp_starts_with(candidates[i], word) &&
+            (shortest == NULL || strlen(candidates[i]) < strlen(shortest)))
+            shortest = candidates[i];
+    return shortest;
+}
+
 const char *mcp_nearest(const char *word, const char *const *candidates, size_t count)
 {
     const char *nearest = NULL;
@@ -138,7 +149,7 @@ const char *mcp_nearest(const char *word, const char *const *candidates, size_t 
             nearest = candidates[i];
         }
     }
-    return nearest;
+    return nearest != NULL || length < 3 ? nearest : shortest_from(word, candidates, count);
 }
 
 bool mcp_same(const char *a, const char *b)

@@ -28,8 +28,8 @@ void mcp_text_append(struct mcp_text *text, const char *data, size_t length);
 /* The fewest digits that read back equal, in the C locale; `value` is finite. */
 void mcp_text_add_number(struct mcp_text *text, double value);
 
-/* The candidate closest to `word` by edit distance, or NULL when none is within
- * a third of its length. `count` candidates. */
+/* The candidate closest to `word` by edit distance within a third of its length, else the
+ * shortest that begins with it (three letters or more), else NULL. `count` candidates. */
 const char *mcp_nearest(const char *word, const char *const *candidates, size_t count);
 
 bool mcp_same(const char *a, const char *b); /* both may be NULL */

@@ -122,8 +122,10 @@ static void add_numa(struct mcp_hwloc_reader *r, const struct mcp_xml *object)
     struct mcp_node *node = r->node;
     struct mcp_node_numa numa = {.id = number_of(object, "os_index", -1), .package = -1};
     const char *set = mcp_hwloc_attribute(object, "cpuset");
-    if (node->num_numa_nodes == MAX_NUMA_NODES)
+    if (node->num_numa_nodes == MAX_NUMA_NODES) {
+        r->num_numas_left_out++;
         return;
+    }
     (void)mcp_parse_int64(mcp_hwloc_attribute(object, "local_memory"), &numa.memory_bytes);
     numa.memory_bytes = numa.memory_bytes < 0 ? 0 : numa.memory_bytes;
     numa.kind = mcp_xml_attribute(object, "subtype");
@@ -202,6 +204,9 @@ static void read_host(struct mcp_hwloc_reader *r, const struct mcp_xml *root)
 static void note_what_is_missing(struct mcp_hwloc_reader *r)
 {
     struct mcp_node *node = r->node;
+    if (r->num_numas_left_out > 0)
+        mcp_node_note(r->arena, node, "%s: %d NUMA nodes beyond the first %d are left out", r->file,
+                      r->num_numas_left_out, MAX_NUMA_NODES);
     if (node->num_gpus > 0 && !node->nvlinks_unknown)
         return;
     if (node->num_gpus > 0)

@@ -16,6 +16,7 @@ struct mcp_hwloc_reader {
     const struct mcp_xml **packages; /* [num_packages] */
     size_t numa_capacity;
     const struct mcp_xml **numas; /* [node->num_numa_nodes] */
+    int num_numas_left_out;
     int num_pci_devices;
     const struct mcp_xml **gpus; /* [node->num_gpus] PCIDev objects */
     const struct mcp_xml **nics; /* [node->num_nics] OSDev objects */

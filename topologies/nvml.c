@@ -211,8 +211,11 @@ static void read_nvlink(const struct reader *r, int gpu, unsigned link)
         r->node->gpus[gpu].switch_links++;
         return;
     }
-    if (r->nvml.link_pci == NULL || r->nvml.link_pci(device, link, &pci) != 0)
+    if (r->nvml.link_pci == NULL || r->nvml.link_pci(device, link, &pci) != 0) {
+        mcp_node_note(r->arena, r->node, "NVML does not say where NVLink %u of GPU %d leads: left out",
+                      link, gpu);
         return;
+    }
     pci.bus_id[sizeof pci.bus_id - 1] = '\0';
     int peer = find_gpu(r->node, mcp_bus_id(r->arena, pci.bus_id));
     if (peer <= gpu) /* the lower of the two tells */

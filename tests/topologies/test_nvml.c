@@ -79,6 +79,16 @@ Test(nvml, tells_links)
     cr_expect(eq(int, a.node.gpus[2].switch_links, 4));
 }
 
+Test(nvml, says_which_links_lead_nowhere)
+{
+    struct answer a = ask("vague");
+    cr_assert(a.found);
+    cr_expect(eq(str, (char *)mcp_link_name(arena, mcp_node_link(&a.node, 0, 1)), "NV3"));
+    cr_assert(a.node.notes != NULL);
+    cr_expect(strstr(a.node.notes, "where NVLink 3 of GPU 2 leads: left out") != NULL, "%s",
+              a.node.notes);
+}
+
 Test(nvml, says_why_it_tells_nothing)
 {
     struct answer a = ask("dead");

@@ -248,3 +248,16 @@ Test(traps, columns_are_found_by_name)
         eq(int, (int)mcp_dump_parse(arena, "q.csv", bare, strlen(bare), &dump, &err), MCP_FORMAT));
     cr_expect(strstr(err.text, "no header that names the fields") != NULL, "%s", err.text);
 }
+
+/* Nodes beyond a limit of ours were dropped in silence. */
+Test(traps, numa_nodes_left_out_are_told)
+{
+    struct mcp_text text = mcp_text_new(arena);
+    mcp_text_add(&text, "<topology version=\"2.0\"><object type=\"Machine\">");
+    for (int i = 0; i < 1027; i++)
+        mcp_text_add(&text, "<object type=\"NUMANode\" os_index=\"%d\"/>", i);
+    mcp_text_add(&text, "</object></topology>");
+    struct mcp_node node = read_node(text.data);
+    cr_expect(eq(int, node.num_numa_nodes, 1024));
+    cr_expect(noted(&node, "3 NUMA nodes beyond the first 1024 are left out"), "%s", node.notes);
+}

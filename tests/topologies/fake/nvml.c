@@ -151,9 +151,8 @@ int nvmlDeviceGetNvLinkState(void *device, unsigned link, int *active)
 
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned link, struct pci *pci)
 {
-    (void)link;
     snprintf(pci->bus_id, sizeof pci->bus_id, "00000000:0%d:00.0", (number_of(device) ^ 1) + 1);
-    return 0;
+    return is("vague") && link == 3 ? NOT_SUPPORTED : 0;
 }
 
 int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned link, int *type)
