@@ -212,8 +212,8 @@ static void read_nvlink(const struct reader *r, int gpu, unsigned link)
         return;
     }
     if (r->nvml.link_pci == NULL || r->nvml.link_pci(device, link, &pci) != 0) {
-        mcp_node_note(r->arena, r->node, "NVML does not say where NVLink %u of GPU %d leads: left out",
-                      link, gpu);
+        mcp_node_note(r->arena, r->node,
+                      "NVML does not say where NVLink %u of GPU %d leads: left out", link, gpu);
         return;
     }
     pci.bus_id[sizeof pci.bus_id - 1] = '\0';
