@@ -1,0 +1,56 @@
+/* exec/interpret.h: runs a program on one rank: the only loop over slots.
+ *
+ * For each entry, each op: resolve the operands, wait, launch, record. Waits inside a
+ * block are the program's. Across entries an operand waits for the last write of its
+ * instance, and a write for its readers too; instances that take turns in one place of
+ * memory (step/pool.h) count as one. Tensor, context and expert streams join compute at
+ * the ends of a block. Host ops block.
+ *
+ * It knows no layer, degree, recompute, ZeRO stage or schedule. */
+#ifndef MCP_EXEC_INTERPRET_H
+#define MCP_EXEC_INTERPRET_H
+
+#include "core/arena.h"
+#include "exec/backend.h"
+#include "step/pool.h"
+#include "step/timeline.h"
+
+struct mcp_interpreter;
+
+struct mcp_interpret_options {
+    bool timeline; /* keep the spans of every step */
+    bool order;    /* keep the (slot, entry, op) order of every step */
+};
+
+/* Asks the backend for every function of the program and takes the rank's memory.
+ * MCP_INVALID with one sentence: the first function that the backend lacks, and what of
+ * the layer it is; MCP_RUN: no memory. All must outlive the interpreter. */
+enum mcp_status mcp_interpreter_new(struct mcp_arena *arena, struct mcp_rank *rank,
+                                    const struct mcp_backend_calls *calls,
+                                    struct mcp_backend *backend,
+                                    const struct mcp_interpret_options *options,
+                                    struct mcp_interpreter **out, struct mcp_error *err);
+
+/* One step with the rank's inputs; fills its outputs. Every stream is empty at the end. */
+enum mcp_status mcp_interpret_step(struct mcp_interpreter *interpreter, struct mcp_error *err);
+
+/* How the rank's memory is laid out. */
+const struct mcp_pool *mcp_interpreter_pool(const struct mcp_interpreter *interpreter);
+
+/* A buffer that lasts from step to step: of a layer this rank holds (enum MCP_LAYER_*), or
+ * of the rank (layer < 0, enum MCP_RANK_*). Address in the backend's memory for its read()
+ * and write(); NULL and 0 bytes where there is none. */
+void *mcp_interpreter_buffer(const struct mcp_interpreter *interpreter, int layer, int index,
+                             int64_t *bytes);
+
+/* Spans of the last step in issue order; of one rank. */
+struct mcp_op_key {
+    int slot, entry, op;
+};
+void mcp_interpreter_timeline(const struct mcp_interpreter *interpreter, struct mcp_arena *arena,
+                              struct mcp_timeline *out);
+/* The order in which ops of the last step were launched. */
+const struct mcp_op_key *mcp_interpreter_order(const struct mcp_interpreter *interpreter,
+                                               size_t *count);
+
+#endif
