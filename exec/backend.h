@@ -21,7 +21,12 @@
  *   the last may be short, or empty.
  *   all_gather, reduce_scatter: reads[0] == writes[0] means in place: the shard lies at its
  *   own offset in the whole. all_to_all: block i of k to member i, as they lie.
- *   all_to_all_v: reads[1] are the sizes that expert_counts left.
+ *   all_to_all_v: reads[1] are the sizes that expert_counts left: i32 rows this rank has
+ *   for each expert, [experts]; then, which the backend fills in by exchange, rows that
+ *   each member has for each expert of this rank, [k][experts / k]. With delta 1 rows
+ *   sorted by expert go to the ranks of their experts, where they lie by expert, then by
+ *   member; with delta -1 they come back. dims[0] is expected rows x columns, dims[1] the
+ *   columns.
  *   A reduce_scatter into another buffer of kind gradient adds to what that holds, and
  *   clears what it read: gradients that are whole for one microbatch only (ZeRO-2, 3).
  *   Sums are taken in the order of the members, in fp32, whatever the algorithm: equal
