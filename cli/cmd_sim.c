@@ -282,7 +282,9 @@ static enum mcp_status play_ops(struct mcp_context *ctx, const struct sim_args *
     }
     mcp_sim_play_ops(ctx->arena, view->question, &in->program, &options, result);
     if (args->timeline != NULL) {
-        mcp_sim_timeline_json(timeline, &text);
+        struct mcp_timeline filled;
+        mcp_sim_timeline_fill(timeline, result, &filled);
+        mcp_timeline_write(&filled, mcp_timeline_is_lines(args->timeline), &text);
         MCP_TRY(write_text(ctx, args->timeline, &text));
     }
     if (args->trace != NULL) {

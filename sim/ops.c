@@ -3,6 +3,7 @@
 
 #include "sim/activity.h"
 #include "sim/blocks.h"
+#include "sim/end.h"
 
 #include <assert.h>
 #include <string.h>
@@ -563,4 +564,5 @@ void mcp_sim_play_ops(struct mcp_arena *arena, const struct mcp_question *questi
     for (int c = 0; c < classes; c++)
         end_rank(&play, c);
     mcp_sim_finish(play.steps, out);
+    mcp_sim_end_spans(play.steps, play.blocks, options, out);
 }

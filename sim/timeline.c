@@ -1,6 +1,7 @@
-/* sim/timeline.c: spans kept, and written one a line. */
+/* sim/timeline.c: spans kept, as a timeline and as a trace. */
 #include "sim/timeline.h"
 
+#include "core/mesh.h"
 #include "sim/cells.h"
 
 #include <stdio.h>
@@ -29,37 +30,42 @@ void mcp_sim_timeline_take(void *context, const struct mcp_sim_span *span)
     timeline->spans[timeline->count++] = *span;
 }
 
-/* Seconds with nine digits: a nanosecond is what was played. */
-static void put_seconds(struct mcp_text *out, int64_t ns)
-{
-    mcp_text_add(out, "%lld.%09lld", (long long)(ns / 1000000000), (long long)(ns % 1000000000));
-}
-
 /* Microseconds, as traces have them. */
 static void put_us(struct mcp_text *out, int64_t ns)
 {
     mcp_text_add(out, "%lld.%03lld", (long long)(ns / 1000), (long long)(ns % 1000));
 }
 
-void mcp_sim_timeline_json(const struct mcp_sim_timeline *timeline, struct mcp_text *out)
+/* Every rank is like the first of its stage. */
+static void fill_ranks(const struct mcp_sim_timeline *timeline, struct mcp_timeline *out)
 {
-    bool first = true;
-    mcp_text_add(out, "{\"schema\":\"mcpplan.timeline/1\",\"kind\":\"predicted\",\"spans\":[");
+    const struct mcp_plan *plan = &timeline->program->plan;
+    out->num_ranks = mcp_plan_world(plan);
+    out->like = MCP_ARRAY(timeline->arena, out->num_ranks, int);
+    for (int rank = 0; rank < out->num_ranks; rank++)
+        out->like[rank] = mcp_sim_rank_on(plan, 0, mcp_mesh_coordinate(plan, rank).pipeline);
+}
+
+void mcp_sim_timeline_fill(const struct mcp_sim_timeline *timeline,
+                           const struct mcp_sim_result *result, struct mcp_timeline *out)
+{
+    *out = (struct mcp_timeline){.iteration_ns = result->step_ns};
+    fill_ranks(timeline, out);
     for (size_t i = 0; i < timeline->count; i++) {
-        const struct mcp_sim_span *span = &timeline->spans[i];
-        if (span->op < 0)
+        const struct mcp_sim_span *from = &timeline->spans[i];
+        struct mcp_timeline_span span = {
+            .rank = mcp_sim_rank_on(&timeline->program->plan, 0, from->stage),
+            .slot = from->slot,
+            .entry = from->entry,
+            .op = from->op,
+            .stream = (unsigned char)from->stream,
+            .start_ns = from->start_ns,
+            .end_ns = from->end_ns};
+        if (from->op < 0)
             continue;
-        mcp_text_add(out, "%s\n{\"rank\":%d,\"stream\":\"%s\",\"slot\":%d,\"entry\":%d,\"op\":%d",
-                     first ? "" : ",", mcp_sim_rank_on(&timeline->program->plan, 0, span->stage),
-                     mcp_stream_names[span->stream], span->slot, span->entry, span->op);
-        mcp_text_add(out, ",\"start_s\":");
-        put_seconds(out, span->start_ns);
-        mcp_text_add(out, ",\"end_s\":");
-        put_seconds(out, span->end_ns);
-        mcp_text_add(out, "}");
-        first = false;
+        mcp_timeline_tell(timeline->program, from->stage, &span);
+        mcp_timeline_add(timeline->arena, out, &span);
     }
-    mcp_text_add(out, "\n]}\n");
 }
 
 /* --- trace --- */

@@ -60,7 +60,9 @@ Test(sim_timeline, spans_name_ops_of_the_program)
         struct drawn *d = play(arena, seed);
         struct mcp_text text = mcp_text_new(arena);
         struct mcp_json *spans;
-        mcp_sim_timeline_json(d->timeline, &text);
+        struct mcp_timeline timeline;
+        mcp_sim_timeline_fill(d->timeline, &d->result, &timeline);
+        mcp_timeline_write(&timeline, false, &text);
         cr_assert(eq(int, (int)mcp_json_array(parse(arena, &text), "spans", &spans, NULL), 0));
         cr_expect(gt(sz, mcp_json_count(spans), 0));
         for (size_t i = 0; i < mcp_json_count(spans); i++) {
