@@ -333,6 +333,11 @@ enum mcp_status mcp_json_as_int(struct mcp_json *json, int *out, struct mcp_erro
     return MCP_OK;
 }
 
+enum mcp_status mcp_json_as_int64(struct mcp_json *json, int64_t *out, struct mcp_error *err)
+{
+    return as_int64(json, LARGEST_EXACT_INT, out, err);
+}
+
 enum mcp_status mcp_json_as_double(struct mcp_json *json, double *out, struct mcp_error *err)
 {
     if (!json_is_number(json->value))

@@ -80,6 +80,7 @@ struct mcp_json *mcp_json_at(struct mcp_json *array, size_t index);
 struct mcp_json *mcp_json_member(struct mcp_json *object, size_t index, const char **key);
 /* The scalar itself, for elements of arrays. */
 enum mcp_status mcp_json_as_int(struct mcp_json *json, int *out, struct mcp_error *err);
+enum mcp_status mcp_json_as_int64(struct mcp_json *json, int64_t *out, struct mcp_error *err);
 enum mcp_status mcp_json_as_double(struct mcp_json *json, double *out, struct mcp_error *err);
 enum mcp_status mcp_json_as_string(struct mcp_json *json, const char **out, struct mcp_error *err);
 

@@ -348,7 +348,7 @@ static enum mcp_status write_stdout(const char *data, size_t length, struct mcp_
 
 /* Makes a rename durable. The new file is already in place, so a file system
  * that cannot sync folders is no reason to report a failure. */
-static void sync_folder(const char *path)
+void mcp_file_sync_folder(const char *path)
 {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -386,7 +386,7 @@ static enum mcp_status write_and_rename(const char *path, mode_t mode, const cha
         reason = errno;
     }
     if (done && rename(temporary, path) == 0) {
-        sync_folder(path);
+        mcp_file_sync_folder(path);
         return MCP_OK;
     }
     errno = done ? errno : reason;

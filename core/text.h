@@ -56,4 +56,7 @@ enum mcp_status mcp_file_read(struct mcp_arena *arena, const char *path, size_t 
 enum mcp_status mcp_file_replace(const char *path, const char *data, size_t length,
                                  struct mcp_error *err);
 
+/* Makes a rename in the folder of `path` durable, where the file system can. */
+void mcp_file_sync_folder(const char *path);
+
 #endif
