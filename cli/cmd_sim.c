@@ -1,12 +1,11 @@
 /* cli/cmd_sim.c: mcpplan sim: play a plan in virtual time and show it. */
 #include "cli/commands.h"
+#include "cli/plan_file.h"
 #include "cli/report_parts.h"
 #include "cli/sim_view.h"
 #include "sim/check.h"
 #include "sim/ops.h"
 #include "sim/timeline.h"
-#include "step/build.h"
-#include "step/verify.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,69 +21,12 @@ struct sim_args {
     const char *timeline, *trace, *report;
 };
 
-/* A plan with all that it was made for. */
+/* What is played, and its links as --slow-link has them. */
 struct sim_input {
-    struct mcp_model model;
-    struct mcp_cluster cluster;
-    struct mcp_job job;
-    struct mcp_stack stack;
-    struct mcp_question question;
-    struct mcp_plan plan;
-    struct mcp_program program;
-    struct mcp_cluster slow_cluster; /* its links as --slow-link has them */
+    struct mcp_plan_file file;
+    struct mcp_cluster slow_cluster;
     struct mcp_question slow_question;
 };
-
-static enum mcp_status read_question(struct mcp_context *ctx, struct mcp_json *json,
-                                     struct sim_input *in)
-{
-    struct mcp_json *part;
-    MCP_TRY(mcp_json_object(json, "model", &part, &ctx->err));
-    MCP_TRY(mcp_model_from_json(ctx->arena, part, &in->model, &ctx->err));
-    MCP_TRY(mcp_json_object(json, "cluster", &part, &ctx->err));
-    MCP_TRY(mcp_cluster_from_json(ctx->arena, part, &in->cluster, &ctx->err));
-    MCP_TRY(mcp_json_object(json, "job", &part, &ctx->err));
-    MCP_TRY(mcp_job_from_json(ctx->arena, part, &in->job, &ctx->err));
-    MCP_TRY(mcp_json_object(json, "stack", &part, &ctx->err));
-    MCP_TRY(mcp_stack_from_json(ctx->arena, part, &in->stack, &ctx->err));
-    in->question = (struct mcp_question){&in->model, &in->cluster, &in->job, &in->stack};
-    MCP_TRY(mcp_cluster_check(&in->cluster, &ctx->err));
-    return mcp_job_check(&in->job, &ctx->err);
-}
-
-/* What the parts' checks say does not name the file they are of. */
-static enum mcp_status name_file(struct mcp_context *ctx, const char *path, enum mcp_status status)
-{
-    const char *shown = mcp_shown(ctx->arena, path);
-    if (status == MCP_INVALID && strncmp(ctx->err.text, shown, strlen(shown)) != 0)
-        mcp_error_prefix(&ctx->err, shown);
-    return status;
-}
-
-/* Loaded, legal, built and verified. */
-static enum mcp_status read_plan(struct mcp_context *ctx, const char *path,
-                                 const struct mcp_choice *schedule, struct sim_input *in)
-{
-    struct mcp_json *json;
-    const char *schema = "";
-    struct mcp_refusals refusals = {0};
-    MCP_TRY(mcp_json_read(ctx->arena, path, &json, &ctx->err));
-    MCP_TRY(mcp_json_string(json, "schema", &schema, &ctx->err));
-    if (!mcp_same(schema, "mcpplan.plan/1"))
-        return mcp_json_fail(json, &ctx->err, "schema is \"%s\"; sim plays \"mcpplan.plan/1\"",
-                             mcp_shown(ctx->arena, schema));
-    MCP_TRY(name_file(ctx, path, read_question(ctx, json, in)));
-    MCP_TRY(mcp_plan_from_json(ctx->arena, json, &in->plan, &ctx->err));
-    MCP_TRY(mcp_plan_file_done(json, &ctx->err));
-    if (schedule->value >= 0)
-        in->plan.schedule = (enum mcp_schedule)schedule->value;
-    if (!mcp_legal(ctx->arena, &in->question, &in->plan, &refusals))
-        return mcp_fail(&ctx->err, MCP_INVALID, "%s: %s", mcp_shown(ctx->arena, path),
-                        refusals.items[0].text);
-    MCP_TRY(mcp_sim_check_size(&in->plan, &in->job, &ctx->err));
-    mcp_program_build(ctx->arena, &in->question, &in->plan, &in->program);
-    return mcp_program_verify(ctx->arena, &in->program, &ctx->err);
-}
 
 /* "NAME:FACTOR" with a factor of 1 or more. */
 static enum mcp_status read_factor(struct mcp_context *ctx, const char *option, const char *text,
@@ -103,7 +45,7 @@ static enum mcp_status read_rank(struct mcp_context *ctx, const struct sim_input
                                  const char *text, int *out)
 {
     int64_t rank = 0;
-    int world = mcp_plan_world(&in->plan);
+    int world = mcp_plan_world(&in->file.plan);
     if (!mcp_parse_int64(text, &rank) || rank < 0 || rank >= world)
         return mcp_fail(&ctx->err, MCP_USAGE, "there is no rank '%s'; the plan's are 0 to %d",
                         mcp_shown(ctx->arena, text), world - 1);
@@ -163,8 +105,8 @@ static enum mcp_status apply_slow_link(struct mcp_context *ctx, const struct sim
 {
     const char *name = "", *text = args->slow_link;
     double factor = 1;
-    in->slow_cluster = in->cluster;
-    in->slow_question = in->question;
+    in->slow_cluster = in->file.cluster;
+    in->slow_question = in->file.question;
     in->slow_question.cluster = &in->slow_cluster;
     if (text == NULL)
         return MCP_OK;
@@ -200,7 +142,7 @@ static void add_terms(struct mcp_arena *arena, const struct sim_input *in,
     const struct mcp_sim_options *options = view->options;
     struct mcp_sim_options some = mcp_sim_options_default();
     double before = view->predicted->iteration_s;
-    double now = play_s(arena, &in->question, &in->program, &some);
+    double now = play_s(arena, &in->file.question, &in->file.program, &some);
     add_term(view, "data_parallel",
              "data-parallel transfers, entry by entry: the first gather and the last reduction "
              "have little to hide beside, and a message need not wait for a reduction",
@@ -209,14 +151,14 @@ static void add_terms(struct mcp_arena *arena, const struct sim_input *in,
         before = now;
         some.slow_port = options->slow_port;
         some.slow_links = options->slow_links;
-        now = play_s(arena, view->question, &in->program, &some);
+        now = play_s(arena, view->question, &in->file.program, &some);
         add_term(view, "slow_link", "the slow link", now - before);
     }
     if (options->slow_rank >= 0) {
         before = now;
         some.slow_rank = options->slow_rank;
         some.slow_factor = options->slow_factor;
-        now = play_s(arena, view->question, &in->program, &some);
+        now = play_s(arena, view->question, &in->file.program, &some);
         add_term(view, "slow_rank", "the slow rank, for which the others wait", now - before);
     }
     double rest = mcp_sim_view_iteration_s(view) - now;
@@ -276,11 +218,11 @@ static enum mcp_status play_ops(struct mcp_context *ctx, const struct sim_args *
     struct mcp_sim_timeline *timeline = NULL;
     struct mcp_text text = mcp_text_new(ctx->arena), trace = mcp_text_new(ctx->arena);
     if (args->timeline != NULL || args->trace != NULL) {
-        timeline = mcp_sim_timeline_new(ctx->arena, &in->program);
+        timeline = mcp_sim_timeline_new(ctx->arena, &in->file.program);
         options.span = mcp_sim_timeline_take;
         options.context = timeline;
     }
-    mcp_sim_play_ops(ctx->arena, view->question, &in->program, &options, result);
+    mcp_sim_play_ops(ctx->arena, view->question, &in->file.program, &options, result);
     if (args->timeline != NULL) {
         struct mcp_timeline filled;
         mcp_sim_timeline_fill(timeline, result, &filled);
@@ -299,8 +241,8 @@ static enum mcp_status explain(struct mcp_context *ctx, const struct sim_args *a
                                const struct sim_input *in, struct mcp_sim_view *view)
 {
     struct mcp_prediction *predicted = MCP_NEW(ctx->arena, struct mcp_prediction);
-    struct mcp_pricer *pricer = mcp_pricer_new(ctx->arena, &in->question);
-    mcp_estimate(pricer, &in->plan, predicted);
+    struct mcp_pricer *pricer = mcp_pricer_new(ctx->arena, &in->file.question);
+    mcp_estimate(pricer, &in->file.plan, predicted);
     view->predicted = predicted;
     add_terms(ctx->arena, in, view);
     add_curves(ctx->arena, pricer, view);
@@ -316,19 +258,21 @@ static enum mcp_status simulate(struct mcp_context *ctx, const struct sim_args *
 {
     struct mcp_sim_options options = mcp_sim_options_default();
     struct mcp_sim_result result;
-    struct mcp_sim_view view = {
-        .plan = &in->plan, .options = &options, .result = &result, .slow_link = args->slow_link};
+    struct mcp_sim_view view = {.plan = &in->file.plan,
+                                .options = &options,
+                                .result = &result,
+                                .slow_link = args->slow_link};
     options.noise = args->noise;
     options.seed = (uint64_t)args->seed;
     MCP_TRY(apply_slow_rank(ctx, args, in, &options));
     MCP_TRY(apply_slow_link(ctx, args, in, &options));
     MCP_TRY(choose_level(args, &options, &view.op_by_op, &ctx->err));
-    MCP_TRY(mcp_sim_check_time(&in->slow_question, &in->program, &options, &ctx->err));
-    view.question = options.slow_port >= 0 ? &in->question : &in->slow_question;
+    MCP_TRY(mcp_sim_check_time(&in->slow_question, &in->file.program, &options, &ctx->err));
+    view.question = options.slow_port >= 0 ? &in->file.question : &in->slow_question;
     if (view.op_by_op)
         MCP_TRY(play_ops(ctx, args, in, &view, &result));
     else
-        mcp_sim_play(ctx->arena, view.question, &in->program, &options, &result);
+        mcp_sim_play(ctx->arena, view.question, &in->file.program, &options, &result);
     return explain(ctx, args, in, &view);
 }
 
@@ -381,6 +325,6 @@ enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
     if (args.report != NULL)
         MCP_TRY(mcp_report_file_check(args.report, &ctx->err));
     in = MCP_NEW(ctx->arena, struct sim_input);
-    MCP_TRY(read_plan(ctx, ctx->operands[0], &args.schedule, in));
+    MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], args.schedule.value, &in->file));
     return simulate(ctx, &args, in);
 }

@@ -1,0 +1,59 @@
+/* cli/plan_file.c: plan.json and its question read, its program built and verified. */
+#include "cli/plan_file.h"
+
+#include "sim/check.h"
+#include "step/build.h"
+#include "step/verify.h"
+
+#include <string.h>
+
+static enum mcp_status read_question(struct mcp_context *ctx, struct mcp_json *json,
+                                     struct mcp_plan_file *out)
+{
+    struct mcp_json *part;
+    MCP_TRY(mcp_json_object(json, "model", &part, &ctx->err));
+    MCP_TRY(mcp_model_from_json(ctx->arena, part, &out->model, &ctx->err));
+    MCP_TRY(mcp_json_object(json, "cluster", &part, &ctx->err));
+    MCP_TRY(mcp_cluster_from_json(ctx->arena, part, &out->cluster, &ctx->err));
+    MCP_TRY(mcp_json_object(json, "job", &part, &ctx->err));
+    MCP_TRY(mcp_job_from_json(ctx->arena, part, &out->job, &ctx->err));
+    MCP_TRY(mcp_json_object(json, "stack", &part, &ctx->err));
+    MCP_TRY(mcp_stack_from_json(ctx->arena, part, &out->stack, &ctx->err));
+    out->question = (struct mcp_question){&out->model, &out->cluster, &out->job, &out->stack};
+    MCP_TRY(mcp_cluster_check(&out->cluster, &ctx->err));
+    return mcp_job_check(&out->job, &ctx->err);
+}
+
+/* What the parts' checks say does not name the file they are of. */
+static enum mcp_status name_file(struct mcp_context *ctx, const char *path, enum mcp_status status)
+{
+    const char *shown = mcp_shown(ctx->arena, path);
+    if (status == MCP_INVALID && strncmp(ctx->err.text, shown, strlen(shown)) != 0)
+        mcp_error_prefix(&ctx->err, shown);
+    return status;
+}
+
+enum mcp_status mcp_plan_file_load(struct mcp_context *ctx, const char *path, int schedule,
+                                   struct mcp_plan_file *out)
+{
+    struct mcp_json *json;
+    const char *schema = "";
+    struct mcp_refusals refusals = {0};
+    MCP_TRY(mcp_json_read(ctx->arena, path, &json, &ctx->err));
+    MCP_TRY(mcp_json_string(json, "schema", &schema, &ctx->err));
+    if (!mcp_same(schema, "mcpplan.plan/1"))
+        return mcp_json_fail(json, &ctx->err,
+                             "schema is \"%s\"; what is played is \"mcpplan.plan/1\"",
+                             mcp_shown(ctx->arena, schema));
+    MCP_TRY(name_file(ctx, path, read_question(ctx, json, out)));
+    MCP_TRY(mcp_plan_from_json(ctx->arena, json, &out->plan, &ctx->err));
+    MCP_TRY(mcp_plan_file_done(json, &ctx->err));
+    if (schedule >= 0)
+        out->plan.schedule = (enum mcp_schedule)schedule;
+    if (!mcp_legal(ctx->arena, &out->question, &out->plan, &refusals))
+        return mcp_fail(&ctx->err, MCP_INVALID, "%s: %s", mcp_shown(ctx->arena, path),
+                        refusals.items[0].text);
+    MCP_TRY(mcp_sim_check_size(&out->plan, &out->job, &ctx->err));
+    mcp_program_build(ctx->arena, &out->question, &out->plan, &out->program);
+    return mcp_program_verify(ctx->arena, &out->program, &ctx->err);
+}
