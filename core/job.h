@@ -11,6 +11,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum mcp_optimizer {
+    MCP_OPTIMIZER_ADAM,
+    MCP_OPTIMIZER_ONE_BIT_ADAM, /* Tang et al. 2021 (arXiv 2102.02888) */
+    MCP_NUM_OPTIMIZERS
+};
+extern const char *const mcp_optimizer_names[MCP_NUM_OPTIMIZERS]; /* "adam", "one_bit_adam" */
+
+/* Ranges of a run's steps. 1-bit Adam starts as Adam (warm); from freeze_step on (frozen)
+ * its variance stays as it is and signs of the momentum are sent in place of gradients.
+ * Others have one phase, warm. */
+enum mcp_phase { MCP_PHASE_WARM, MCP_PHASE_FROZEN, MCP_NUM_PHASES };
+extern const char *const mcp_phase_names[MCP_NUM_PHASES]; /* "warm", "frozen" */
+
 struct mcp_job {
     int64_t global_batch_size; /* sequences per step */
     int64_t sequence_length;   /* tokens per sequence */
@@ -18,9 +31,21 @@ struct mcp_job {
     bool dropout;             /* masks are made, saved and applied */
     const char *attention;    /* a kernel of the GPU's list, or "unfused"; "" = stack's */
     double memory_limit_frac; /* of usable memory; default 0.94 */
+    enum mcp_optimizer optimizer;
+    enum mcp_phase phase; /* of the step that is planned */
+    int64_t freeze_step;  /* steps of the warm phase; 0: not told */
+    int64_t num_steps;    /* of the run; 0: not told */
 };
 
 struct mcp_job mcp_job_default(void);
+/* Is a step of this job one with frozen variance and compressed momentum? */
+bool mcp_job_is_frozen(const struct mcp_job *job);
+/* Share of the run's steps in the warm phase: freeze_step / num_steps, or
+ * MCP_WARM_FRAC where they are not told; 1 under Adam. */
+double mcp_job_warm_frac(const struct mcp_job *job);
+/* In the middle of the 15 to 25 % that DeepSpeed's documentation advises. */
+#define MCP_WARM_FRAC 0.2
+
 enum mcp_status mcp_job_from_json(struct mcp_arena *arena, struct mcp_json *json,
                                   struct mcp_job *out, struct mcp_error *err);
 void mcp_job_to_json(const struct mcp_job *job, struct mcp_json *object);

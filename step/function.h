@@ -7,7 +7,8 @@
  *               pairs = (query, key) pairs computed per head
  *   scan        batch x heads, tokens, state_size, head_dim, batch x groups, chunk_size
  *   map, reduce rows, columns
- *   collective  elements of the full-size buffer n (docs/COST_MODEL.md 4.1)
+ *   collective  elements of the full-size buffer n (docs/COST_MODEL.md 4.1), bytes of the
+ *               collective whose bucket it goes with (0: its own)
  *   send, receive, shift   elements of the message
  *   host        -
  *
@@ -87,6 +88,12 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
     X(COPY, "copy", MAP, 2, 0, 1)                                                                  \
     X(ZERO, "zero", MAP, 1, 0, 1)                                                                  \
     X(ADAM, "adam", MAP, 0, 36, 1)                                                                 \
+    X(MOMENTUM, "momentum", MAP, 0, 12, 1)                                                         \
+    X(ADD_ERROR, "add_error", MAP, 0, 12, 1)                                                       \
+    X(COMPRESS_SIGNS, "compress_signs", MAP, 0, 12, 3)                                             \
+    X(AVERAGE_SIGNS, "average_signs", MAP, 0, 1, 1)                                                \
+    X(DECOMPRESS_SIGNS, "decompress_signs", MAP, 0, 4, 1)                                          \
+    X(ADAM_FROZEN, "adam_frozen", MAP, 0, 20, 1)                                                   \
     X(LOSS_FORWARD, "loss_forward", REDUCTION, 0, 14, 4)                                           \
     X(LOSS_BACKWARD, "loss_backward", REDUCTION, 0, 8, 2)                                          \
     X(SUM_SQUARES, "sum_squares", REDUCTION, 1, 0, 1)                                              \

@@ -232,8 +232,8 @@ void mcp_layer_data_build(struct mcp_arena *arena, const struct mcp_question *qu
     mcp_build_data_blocks(b);
     type->weights = MCP_ARRAY(arena, type->num_weights, struct mcp_weight);
     memcpy(type->weights, b->weights, (size_t)type->num_weights * sizeof *b->weights);
-    type->buffers[MCP_SPACE_LAYER] = MCP_ARRAY(arena, MCP_NUM_LAYER_BUFFERS, struct mcp_buffer);
+    type->buffers[MCP_SPACE_LAYER] = MCP_ARRAY(arena, MCP_MAX_LAYER_BUFFERS, struct mcp_buffer);
     memcpy(type->buffers[MCP_SPACE_LAYER], b->buffers[MCP_SPACE_LAYER],
-           MCP_NUM_LAYER_BUFFERS * sizeof(struct mcp_buffer));
+           MCP_MAX_LAYER_BUFFERS * sizeof(struct mcp_buffer));
     mcp_arena_free(workshop);
 }

@@ -1,36 +1,39 @@
 /* step/layer_data.c: what a layer does once per step or around the pipeline: clear,
  * gather, reduce, update (ZeRO), and its messages. */
 #include "core/mesh.h"
-#include "step/builder.h"
+#include "step/layer_data.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Dense weights are reduced over data x context, experts over their complement. */
-static unsigned reduce_axes(bool expert)
+unsigned mcp_reduce_axes(bool expert)
 {
     return expert ? MCP_EXPERT_DATA : (unsigned)MCP_DATA | MCP_CONTEXT;
 }
 
-struct part { /* dense or expert half of a layer's weights */
-    int64_t parameters;
-    bool expert;
-    bool in_rank; /* weights shared with another layer */
-};
-
-static int layer_index(const struct part *part, int dense_index)
+int mcp_part_index(const struct part *part, int dense_index)
 {
     return dense_index + (part->expert ? 1 : 0);
 }
 
-static struct mcp_ref buffer_of(const struct part *part, int dense_index)
+struct mcp_ref mcp_part_buffer(const struct part *part, int dense_index)
 {
     if (part->in_rank && dense_index == MCP_LAYER_WEIGHTS)
         return mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS);
     if (part->in_rank && dense_index == MCP_LAYER_GRADIENTS)
         return mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS);
-    return mcp_layer_buffer(layer_index(part, dense_index));
+    return mcp_layer_buffer(mcp_part_index(part, dense_index));
+}
+
+static bool is_one_bit(const struct mcp_builder *b)
+{
+    return b->question->job->optimizer == MCP_OPTIMIZER_ONE_BIT_ADAM;
+}
+
+static bool is_frozen(const struct mcp_builder *b)
+{
+    return mcp_job_is_frozen(b->question->job);
 }
 
 /* Elements of the weight part of that name, 0 without one. */
@@ -89,20 +92,22 @@ static void size_buffer(struct mcp_builder *b, int index, double bytes)
  * weights and gradients are the program's rank buffers. */
 static void size_part(struct mcp_builder *b, const struct part *part)
 {
-    int zero = b->plan->zero_stage, optimizer = layer_index(part, MCP_LAYER_OPTIMIZER);
+    int zero = b->plan->zero_stage, optimizer = mcp_part_index(part, MCP_LAYER_OPTIMIZER);
     double n = (double)part->parameters;
-    double k = mcp_group_size(b->plan, reduce_axes(part->expert));
+    double k = mcp_group_size(b->plan, mcp_reduce_axes(part->expert));
     double weight = mcp_dtype_bytes(b->activation), gradient = mcp_gradient_bytes(b->question);
     double others = (double)b->buffers[MCP_SPACE_LAYER][optimizer].bytes;
     size_buffer(b, optimizer, n * mcp_optimizer_bytes(b->question) / (zero >= 1 ? k : 1) + others);
+    if (is_one_bit(b))
+        mcp_one_bit_size(b, part);
     if (part->in_rank)
         return;
-    size_buffer(b, layer_index(part, MCP_LAYER_WEIGHTS), n * weight);
-    size_buffer(b, layer_index(part, MCP_LAYER_GRADIENTS), n * gradient);
+    size_buffer(b, mcp_part_index(part, MCP_LAYER_WEIGHTS), n * weight);
+    size_buffer(b, mcp_part_index(part, MCP_LAYER_GRADIENTS), n * gradient);
     if (zero >= 3)
-        size_buffer(b, layer_index(part, MCP_LAYER_WEIGHT_SHARD), n * weight / k);
+        size_buffer(b, mcp_part_index(part, MCP_LAYER_WEIGHT_SHARD), n * weight / k);
     if (zero >= 2)
-        size_buffer(b, layer_index(part, MCP_LAYER_GRADIENT_SHARD), n * gradient / k);
+        size_buffer(b, mcp_part_index(part, MCP_LAYER_GRADIENT_SHARD), n * gradient / k);
 }
 
 /* FSDP keeps whole what several layers read: shared weights are not sharded. */
@@ -116,7 +121,7 @@ static void emit_data(struct mcp_builder *b, enum mcp_function function, const s
 {
     mcp_emit(b, (struct mcp_call){.function = function,
                                   .stream = MCP_STREAM_DATA,
-                                  .group = reduce_axes(part->expert),
+                                  .group = mcp_reduce_axes(part->expert),
                                   .reads = {from},
                                   .writes = {to},
                                   .dims = {part->parameters}});
@@ -124,7 +129,7 @@ static void emit_data(struct mcp_builder *b, enum mcp_function function, const s
 
 static bool has_peers(const struct mcp_builder *b, const struct part *part)
 {
-    return mcp_group_size(b->plan, reduce_axes(part->expert)) > 1;
+    return mcp_group_size(b->plan, mcp_reduce_axes(part->expert)) > 1;
 }
 
 static void gather_block(struct mcp_builder *b, const struct part *parts, int count)
@@ -132,13 +137,13 @@ static void gather_block(struct mcp_builder *b, const struct part *parts, int co
     mcp_begin_block(b, false);
     for (int i = 0; i < count; i++) {
         const struct part *part = &parts[i];
-        struct mcp_ref weights = buffer_of(part, MCP_LAYER_WEIGHTS);
+        struct mcp_ref weights = mcp_part_buffer(part, MCP_LAYER_WEIGHTS);
         if (b->plan->zero_stage == 0 || part->in_rank ||
             (!has_peers(b, part) && !is_sharded(b, part, 3)))
             continue;
         bool sharded = is_sharded(b, part, 3);
         emit_data(b, MCP_FN_ALL_GATHER, part,
-                  sharded ? buffer_of(part, MCP_LAYER_WEIGHT_SHARD) : weights, weights);
+                  sharded ? mcp_part_buffer(part, MCP_LAYER_WEIGHT_SHARD) : weights, weights);
     }
     mcp_end_block(b, MCP_GATHER);
 }
@@ -146,20 +151,20 @@ static void gather_block(struct mcp_builder *b, const struct part *parts, int co
 static void reduce_part(struct mcp_builder *b, const struct part *part)
 {
     const struct mcp_stack *stack = b->question->stack;
-    struct mcp_ref gradients = buffer_of(part, MCP_LAYER_GRADIENTS);
+    struct mcp_ref gradients = mcp_part_buffer(part, MCP_LAYER_GRADIENTS);
     bool all = b->plan->zero_stage == 0 || stack->all_reduce_gradients;
-    if (!has_peers(b, part) && !is_sharded(b, part, 2))
+    if (is_frozen(b) || (!has_peers(b, part) && !is_sharded(b, part, 2)))
         return;
     struct mcp_call call = {.function = all ? MCP_FN_ALL_REDUCE : MCP_FN_REDUCE_SCATTER,
                             .stream = MCP_STREAM_DATA,
-                            .group = reduce_axes(part->expert),
+                            .group = mcp_reduce_axes(part->expert),
                             .dtype = stack->gradient_reduce_bytes > 2 ? MCP_F32 : MCP_BF16,
                             .has_dtype = true,
                             .reads = {gradients},
                             .writes = {gradients},
                             .dims = {part->parameters}};
     if (is_sharded(b, part, 2))
-        call.writes[0] = buffer_of(part, MCP_LAYER_GRADIENT_SHARD);
+        call.writes[0] = mcp_part_buffer(part, MCP_LAYER_GRADIENT_SHARD);
     mcp_emit(b, call);
 }
 
@@ -206,13 +211,13 @@ static void reduce_block(struct mcp_builder *b, const struct part *parts, int co
 
 static int64_t shard_of(const struct mcp_builder *b, const struct part *part)
 {
-    int k = b->plan->zero_stage >= 1 ? mcp_group_size(b->plan, reduce_axes(part->expert)) : 1;
+    int k = b->plan->zero_stage >= 1 ? mcp_group_size(b->plan, mcp_reduce_axes(part->expert)) : 1;
     return (part->parameters + k - 1) / k;
 }
 
 static struct mcp_ref reduced_gradients(const struct mcp_builder *b, const struct part *part)
 {
-    return buffer_of(part, is_sharded(b, part, 2) ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
+    return mcp_part_buffer(part, is_sharded(b, part, 2) ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
 }
 
 /* Adam (Kingma & Ba 2015) on fp32 master and moments: 36 bytes a parameter. Shared
@@ -223,10 +228,14 @@ static void optimizer_block(struct mcp_builder *b, const struct part *parts, int
     for (int i = 0; i < count; i++) {
         const struct part *part = &parts[i];
         int64_t shard = shard_of(b, part);
-        struct mcp_ref state = mcp_layer_buffer(layer_index(part, MCP_LAYER_OPTIMIZER));
+        if (is_frozen(b)) {
+            mcp_one_bit_update(b, part);
+            continue;
+        }
+        struct mcp_ref state = mcp_layer_buffer(mcp_part_index(part, MCP_LAYER_OPTIMIZER));
         struct mcp_ref gradients = reduced_gradients(b, part);
         struct mcp_ref weights =
-            buffer_of(part, is_sharded(b, part, 3) ? MCP_LAYER_WEIGHT_SHARD : MCP_LAYER_WEIGHTS);
+            mcp_part_buffer(part, is_sharded(b, part, 3) ? MCP_LAYER_WEIGHT_SHARD : MCP_LAYER_WEIGHTS);
         mcp_map(b, MCP_FN_ADAM, shard, 1,
                 (struct mcp_ref[3]){gradients, state, mcp_rank_buffer(MCP_RANK_SCALARS)},
                 (struct mcp_ref[2]){weights, state});
@@ -245,7 +254,7 @@ static void prologue_block(struct mcp_builder *b, const struct part *parts, int 
         bool sharded = is_sharded(b, part, 2);
         int64_t rows = sharded ? shard_of(b, part) : part->parameters;
         struct mcp_ref target =
-            buffer_of(part, sharded ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
+            mcp_part_buffer(part, sharded ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
         mcp_emit(b, (struct mcp_call){.function = MCP_FN_ZERO,
                                       .dtype = b->question->stack->gradient_bytes > 2 ? MCP_F32
                                                                                       : MCP_BF16,
@@ -257,8 +266,8 @@ static void prologue_block(struct mcp_builder *b, const struct part *parts, int 
         for (int i = 0; i < count; i++)
             if (b->plan->zero_stage < 3)
                 mcp_map(b, MCP_FN_CAST, parts[i].parameters, 1,
-                        (struct mcp_ref[3]){buffer_of(&parts[i], MCP_LAYER_WEIGHTS)},
-                        (struct mcp_ref[2]){buffer_of(&parts[i], MCP_LAYER_WEIGHTS)});
+                        (struct mcp_ref[3]){mcp_part_buffer(&parts[i], MCP_LAYER_WEIGHTS)},
+                        (struct mcp_ref[2]){mcp_part_buffer(&parts[i], MCP_LAYER_WEIGHTS)});
     mcp_end_block(b, MCP_PROLOGUE);
 }
 
@@ -278,7 +287,8 @@ static void reduce_ends(struct mcp_builder *b, const struct part *part)
                                   .dims = {shard_of(b, &share)}});
 }
 
-/* Before the update: squares of what this rank alone owns, for the global norm. */
+/* Before the update: squares of what this rank alone owns, for the global norm. Once
+ * 1-bit Adam is frozen no gradient is global, so there is no such norm. */
 static void norm_block(struct mcp_builder *b, const struct part *parts, int count)
 {
     bool ends = is_end(b) && b->model->tied_embeddings && !mcp_embedding_is_head(b);
@@ -288,7 +298,7 @@ static void norm_block(struct mcp_builder *b, const struct part *parts, int coun
             reduce_part(b, &parts[i]);
     if (ends)
         reduce_ends(b, &parts[count - 1]);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && !is_frozen(b); i++) {
         const struct part *part = &parts[i];
         struct mcp_ref gradients = reduced_gradients(b, part);
         mcp_map(b, MCP_FN_SUM_SQUARES, shard_of(b, part), 1,
@@ -304,7 +314,7 @@ static void declare_buffers(struct mcp_builder *b)
     static const struct {
         const char *name;
         enum mcp_buffer_kind kind;
-    } table[MCP_NUM_LAYER_BUFFERS] = {
+    } table[MCP_MAX_LAYER_BUFFERS] = {
         [MCP_LAYER_WEIGHTS] = {"weights", MCP_BUFFER_WEIGHT},
         [MCP_LAYER_EXPERT_WEIGHTS] = {"expert_weights", MCP_BUFFER_WEIGHT},
         [MCP_LAYER_GRADIENTS] = {"gradients", MCP_BUFFER_GRADIENT},
@@ -315,9 +325,15 @@ static void declare_buffers(struct mcp_builder *b)
         [MCP_LAYER_EXPERT_WEIGHT_SHARD] = {"expert_weight_shard", MCP_BUFFER_WEIGHT},
         [MCP_LAYER_GRADIENT_SHARD] = {"gradient_shard", MCP_BUFFER_GRADIENT},
         [MCP_LAYER_EXPERT_GRADIENT_SHARD] = {"expert_gradient_shard", MCP_BUFFER_GRADIENT},
+        [MCP_LAYER_WORKER_ERROR] = {"worker_error", MCP_BUFFER_OPTIMIZER},
+        [MCP_LAYER_EXPERT_WORKER_ERROR] = {"expert_worker_error", MCP_BUFFER_OPTIMIZER},
+        [MCP_LAYER_SERVER_ERROR] = {"server_error", MCP_BUFFER_OPTIMIZER},
+        [MCP_LAYER_EXPERT_SERVER_ERROR] = {"expert_server_error", MCP_BUFFER_OPTIMIZER},
+        [MCP_LAYER_PADDING_MASK] = {"padding_mask", MCP_BUFFER_OPTIMIZER},
     };
-    b->type->num_buffers[MCP_SPACE_LAYER] = MCP_NUM_LAYER_BUFFERS;
-    for (int i = 0; i < MCP_NUM_LAYER_BUFFERS; i++) {
+    int count = is_one_bit(b) ? MCP_MAX_LAYER_BUFFERS : MCP_NUM_LAYER_BUFFERS;
+    b->type->num_buffers[MCP_SPACE_LAYER] = count;
+    for (int i = 0; i < count; i++) {
         struct mcp_buffer *buffer = &b->buffers[MCP_SPACE_LAYER][i];
         bool master = table[i].kind == MCP_BUFFER_OPTIMIZER;
         snprintf(buffer->name, sizeof buffer->name, "%s", table[i].name);

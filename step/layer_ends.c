@@ -226,9 +226,11 @@ void mcp_build_head(struct mcp_builder *b)
     mcp_end_block(b, MCP_BACKWARD);
 }
 
-/* What belongs to no layer: scalars that all ranks agree on once a step. */
+/* What belongs to no layer: scalars that all ranks agree on once a step. Frozen 1-bit Adam
+ * has no global norm. */
 void mcp_build_step(struct mcp_builder *b)
 {
+    bool frozen = mcp_job_is_frozen(b->question->job);
     struct mcp_ref loss = mcp_rank_buffer(MCP_RANK_LOSS), norm = mcp_rank_buffer(MCP_RANK_NORM);
     struct mcp_ref scalars = mcp_rank_buffer(MCP_RANK_SCALARS);
     unsigned all = (unsigned)MCP_TENSOR | MCP_CONTEXT | MCP_DATA | MCP_PIPELINE;
@@ -236,15 +238,17 @@ void mcp_build_step(struct mcp_builder *b)
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_CLEAR_SCALARS, .writes = {loss, norm}});
     mcp_end_block(b, MCP_PROLOGUE);
     mcp_begin_block(b, false);
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,
-                                  .stream = MCP_STREAM_DATA,
-                                  .group = all,
-                                  .dtype = MCP_F32,
-                                  .has_dtype = true,
-                                  .reads = {norm},
-                                  .writes = {norm},
-                                  .dims = {1}});
-    mcp_emit(b, (struct mcp_call){
-                    .function = MCP_FN_STEP_SCALARS, .reads = {norm, loss}, .writes = {scalars}});
+    if (!frozen)
+        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,
+                                      .stream = MCP_STREAM_DATA,
+                                      .group = all,
+                                      .dtype = MCP_F32,
+                                      .has_dtype = true,
+                                      .reads = {norm},
+                                      .writes = {norm},
+                                      .dims = {1}});
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_STEP_SCALARS,
+                                  .reads = {frozen ? loss : norm, frozen ? (struct mcp_ref){0} : loss},
+                                  .writes = {scalars}});
     mcp_end_block(b, MCP_EPILOGUE);
 }

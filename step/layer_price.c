@@ -225,6 +225,15 @@ static int64_t layer_bytes(const struct mcp_layer_type *type, int dense_index)
            type->buffers[MCP_SPACE_LAYER][dense_index + 1].capacity_bytes;
 }
 
+/* Moments and master, and what 1-bit Adam keeps beside them. */
+static int64_t optimizer_bytes(const struct mcp_layer_type *type)
+{
+    int64_t bytes = layer_bytes(type, MCP_LAYER_OPTIMIZER);
+    for (int i = MCP_NUM_LAYER_BUFFERS; i < type->num_buffers[MCP_SPACE_LAYER]; i++)
+        bytes += type->buffers[MCP_SPACE_LAYER][i].capacity_bytes;
+    return bytes;
+}
+
 static void add_price(struct mcp_block_price *sum, const struct mcp_block_price *price)
 {
     sum->time_ns += price->time_ns;
@@ -281,7 +290,7 @@ static struct mcp_layer_step_price *price_step(struct mcp_price_cache *cache,
     int64_t gradients = layer_bytes(&type, MCP_LAYER_GRADIENTS);
     price->weights_bytes = zero < 3 ? weights : layer_bytes(&type, MCP_LAYER_WEIGHT_SHARD);
     price->gradients_bytes = zero < 2 ? gradients : layer_bytes(&type, MCP_LAYER_GRADIENT_SHARD);
-    price->optimizer_bytes = layer_bytes(&type, MCP_LAYER_OPTIMIZER);
+    price->optimizer_bytes = optimizer_bytes(&type);
     price->gathered_bytes = zero < 3 ? 0 : weights;
     price->transient_bytes = zero < 2 ? 0 : gradients;
     mcp_arena_free(workshop);

@@ -568,6 +568,8 @@ static const struct rule rules[] = {
     TELL("experts_need_sequence_parallel", tensor_parallel, expert_tokens, say_sequence_parallel,
          NULL),
     RULE("zero_stage_known", zero_stage, zero, NULL),
+    {"one_bit_adam_keeps_state_whole", "zero_stage", offsetof(struct mcp_plan, zero_stage),
+     mcp_hold_whole_state, mcp_say_whole_state, NULL},
     RULE("precision_supported", tensor_parallel, precision, NULL),
     RULE("attention_kernel_known", tensor_parallel, attention, NULL),
     RULE("chunks_cover_layers", pipeline_parallel, chunks, NULL),

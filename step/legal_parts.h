@@ -26,6 +26,10 @@ struct rule {
     legal_value *also; /* what a better value has to be; NULL: the sentence says it */
 };
 
+/* 1-bit Adam averages all of the momentum on every rank: no ZeRO. step/legal_optimizer.c. */
+bool mcp_hold_whole_state(const struct ask *ask, int stage);
+const char *mcp_say_whole_state(struct mcp_arena *arena, const struct ask *ask, int stage);
+
 /* The value of `plan` that the rule judges. */
 int mcp_judged(const struct rule *rule, const struct mcp_plan *plan);
 /* The rule's sentence about the plan, with the nearest legal value. */

@@ -44,6 +44,12 @@ static enum mcp_cost stream_cost(unsigned stream)
     }
 }
 
+static bool is_update(unsigned function)
+{
+    return function == MCP_FN_ADAM || function == MCP_FN_ZERO || function == MCP_FN_SUM_SQUARES ||
+           (function >= MCP_FN_MOMENTUM && function <= MCP_FN_ADAM_FROZEN);
+}
+
 enum mcp_cost mcp_op_cost(const struct mcp_op *op)
 {
     switch (mcp_op_code(op)) {
@@ -56,10 +62,7 @@ enum mcp_cost mcp_op_cost(const struct mcp_op *op)
         return MCP_COST_HOST;
     case MCP_MAP:
     case MCP_REDUCTION:
-        return op->function == MCP_FN_ADAM || op->function == MCP_FN_ZERO ||
-                       op->function == MCP_FN_SUM_SQUARES
-                   ? MCP_COST_OPTIMIZER
-                   : MCP_COST_ELEMENTWISE;
+        return is_update(op->function) ? MCP_COST_OPTIMIZER : MCP_COST_ELEMENTWISE;
     default:
         return stream_cost(op->stream);
     }

@@ -141,10 +141,11 @@ static double shift_seconds(const struct mcp_pricing *pricing, const struct mcp_
 }
 
 /* Gradient and weight collectives travel in buckets of several layers: a layer
- * pays its share of a bucket's latency. */
+ * pays its share of a bucket's latency. An op may name the bytes it goes with. */
 static double bucket_share(const struct mcp_pricing *pricing, const struct mcp_op *op, double bytes)
 {
     double bucket = (double)pricing->question->stack->bucket_bytes;
+    bytes = op->dims[1] > 0 ? (double)op->dims[1] : bytes;
     bool alone =
         (op->group & ((unsigned)MCP_PIPELINE | MCP_ENDS)) != 0; /* once for the whole model */
     bool once = pricing->plan->zero_stage < 3 && op->stream == MCP_STREAM_DATA && !alone;

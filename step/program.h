@@ -87,7 +87,14 @@ enum {
     MCP_LAYER_EXPERT_WEIGHT_SHARD,
     MCP_LAYER_GRADIENT_SHARD, /* ZeRO-2 and 3: GRADIENTS is then transient */
     MCP_LAYER_EXPERT_GRADIENT_SHARD,
-    MCP_NUM_LAYER_BUFFERS
+    MCP_NUM_LAYER_BUFFERS,
+    /* further ones under 1-bit Adam */
+    MCP_LAYER_WORKER_ERROR = MCP_NUM_LAYER_BUFFERS, /* what a rank's signs left out */
+    MCP_LAYER_EXPERT_WORKER_ERROR,
+    MCP_LAYER_SERVER_ERROR, /* what the averages' signs left out, of the part it averages */
+    MCP_LAYER_EXPERT_SERVER_ERROR,
+    MCP_LAYER_PADDING_MASK, /* a bit for each row of a padded vocabulary */
+    MCP_MAX_LAYER_BUFFERS
 };
 /* Rank buffers every program has. */
 enum {

@@ -57,7 +57,7 @@ static void size_tables(struct mcp_verify *verify)
 {
     const struct mcp_program *program = verify->program;
     verify->frame_stride = MCP_FRAME_DX + 1;
-    verify->layer_stride = MCP_NUM_LAYER_BUFFERS;
+    verify->layer_stride = MCP_MAX_LAYER_BUFFERS;
     for (int t = 0; t < program->num_types; t++) {
         const struct mcp_layer_type *type = &program->types[t];
         int frames = type->num_buffers[MCP_SPACE_FRAME],

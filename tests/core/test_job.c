@@ -26,7 +26,16 @@ Test(job, round_trips)
 {
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_error err = {""};
-    const struct mcp_job job = {1536, 8192, MCP_PRECISION_MXFP8, true, "flash2", 0.9};
+    const struct mcp_job job = {.global_batch_size = 1536,
+                                .sequence_length = 8192,
+                                .precision = MCP_PRECISION_MXFP8,
+                                .dropout = true,
+                                .attention = "flash2",
+                                .memory_limit_frac = 0.9,
+                                .optimizer = MCP_OPTIMIZER_ONE_BIT_ADAM,
+                                .phase = MCP_PHASE_FROZEN,
+                                .freeze_step = 150,
+                                .num_steps = 1000};
     struct mcp_job again;
     const char *text = written(arena, &job);
     cr_assert(eq(int, parse(arena, text, &again, &err), MCP_OK), "%s", err.text);
@@ -34,6 +43,8 @@ Test(job, round_trips)
     cr_expect(eq(i64, again.global_batch_size, (int64_t)1536));
     cr_expect(eq(int, (int)again.precision, MCP_PRECISION_MXFP8));
     cr_expect(again.dropout);
+    cr_expect(mcp_job_is_frozen(&again));
+    cr_expect(eq(dbl, mcp_job_warm_frac(&again), 0.15));
     mcp_arena_free(arena);
 }
 
@@ -58,6 +69,16 @@ ParameterizedTestParameters(job, read)
          MCP_INVALID, "memory_limit_frac=1.2"},
         {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"memory_limit_frac\": 0}",
          MCP_INVALID, "memory_limit_frac=0 "},
+        {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"optimizer\": \"one_bit_adam\", "
+         "\"phase\": \"warm\"}",
+         MCP_OK, ""},
+        {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"optimizer\": \"sgd\"}", MCP_FORMAT,
+         "one_bit_adam"},
+        {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"phase\": \"frozen\"}", MCP_INVALID,
+         "phase=frozen and freeze_step=0 are of optimizer one_bit_adam"},
+        {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"optimizer\": \"one_bit_adam\", "
+         "\"freeze_step\": 9, \"num_steps\": 8}",
+         MCP_INVALID, "freeze_step=9 is after the last of num_steps=8"},
         {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"sequence_lenght\": 1}", MCP_FORMAT,
          "sequence_lenght"},
     };
@@ -80,4 +101,5 @@ Test(job, defaults_are_legal)
     const struct mcp_job job = mcp_job_default();
     cr_expect(eq(int, mcp_job_check(&job, &err), MCP_OK), "%s", err.text);
     cr_expect(eq(dbl, job.memory_limit_frac, 0.94));
+    cr_expect(eq(dbl, mcp_job_warm_frac(&job), 1.0));
 }
