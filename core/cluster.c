@@ -196,7 +196,10 @@ static enum mcp_status read_tier(struct mcp_json *json, struct mcp_tier *tier,
                                   &tier->bandwidth_bytes_per_s, err));
     MCP_TRY(mcp_json_double(json, "efficiency_frac", &tier->efficiency_frac, err));
     MCP_TRY(mcp_json_maybe_amount(json, "latency_s", MCP_SECONDS, &tier->latency_s, err));
-    return mcp_json_maybe_amount(json, "round_trip_s", MCP_SECONDS, &tier->round_trip_s, err);
+    MCP_TRY(mcp_json_maybe_amount(json, "round_trip_s", MCP_SECONDS, &tier->round_trip_s, err));
+    return mcp_json_has(json, "in_switch_reduction")
+               ? mcp_json_bool(json, "in_switch_reduction", &tier->in_switch_reduction, err)
+               : MCP_OK;
 }
 
 /* The last tier's `ranks` may be left out: it spans the cluster. */
@@ -322,6 +325,8 @@ static void pool_to_json(const struct mcp_cluster *cluster, struct mcp_json *obj
         mcp_json_set_double(item, "efficiency_frac", tier->efficiency_frac);
         mcp_json_set_double(item, "latency_s", tier->latency_s);
         mcp_json_set_double(item, "round_trip_s", tier->round_trip_s);
+        if (tier->in_switch_reduction)
+            mcp_json_set_bool(item, "in_switch_reduction", true);
     }
     mcp_json_set_string(object, "source", cluster->source);
     if (cluster->note != NULL)

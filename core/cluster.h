@@ -63,6 +63,8 @@ struct mcp_tier {
     double efficiency_frac;       /* large messages over bandwidth_bytes_per_s */
     double latency_s;             /* added per further domain of the tier below that a ring meets */
     double round_trip_s;          /* a WAN's; 0 otherwise */
+    bool in_switch_reduction;     /* its switches add up what ranks send (NVLink SHARP,
+                                   * InfiniBand SHARP) */
 };
 #define MCP_MAX_TIERS 6
 #define MCP_MAX_GPUS (1 << 20) /* in a cluster */

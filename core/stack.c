@@ -6,7 +6,10 @@
 
 #include <stddef.h>
 
-enum field_type { REAL, FLAG, COUNT, BYTES, TEXT, MODULES };
+const char *const mcp_collective_algorithm_names[MCP_NUM_COLLECTIVE_ALGORITHMS] = {
+    "ring", "tree", "in-switch", "hierarchical", "fastest"};
+
+enum field_type { REAL, FLAG, COUNT, BYTES, TEXT, ALGORITHM, MODULES };
 
 struct field {
     const char *key;
@@ -41,6 +44,7 @@ static const struct field fields[] = {
     FRAC(regather_exposed_frac),
     RATE(network_frac),
     FIELD(REAL, message_network_frac, 0.01, 10),
+    OTHER(ALGORITHM, collective_algorithm),
     OTHER(TEXT, attention),
     OTHER(FLAG, fused_attention_sinks),
     OTHER(FLAG, scatter_gather_pipeline),
@@ -109,6 +113,17 @@ static enum mcp_status read_modules(struct mcp_json *json, const char *key, unsi
     return MCP_OK;
 }
 
+static enum mcp_status read_algorithm(struct mcp_json *json, const char *key,
+                                      enum mcp_collective_algorithm *out, struct mcp_error *err)
+{
+    int index = *out;
+    if (mcp_json_has(json, key))
+        MCP_TRY(mcp_json_choice(json, key, mcp_collective_algorithm_names,
+                                MCP_NUM_COLLECTIVE_ALGORITHMS, &index, err));
+    *out = (enum mcp_collective_algorithm)index;
+    return MCP_OK;
+}
+
 static enum mcp_status read_field(struct mcp_json *json, const struct field *field,
                                   struct mcp_stack *stack, struct mcp_error *err)
 {
@@ -124,6 +139,8 @@ static enum mcp_status read_field(struct mcp_json *json, const struct field *fie
         return mcp_json_int64(json, field->key, at, err);
     case TEXT:
         return mcp_json_string(json, field->key, at, err);
+    case ALGORITHM:
+        return read_algorithm(json, field->key, at, err);
     default:
         return read_modules(json, field->key, at, err);
     }
@@ -251,6 +268,11 @@ static void write_field(struct mcp_json *object, const struct field *field,
         break;
     case TEXT:
         mcp_json_set_string(object, field->key, *(const char *const *)at);
+        break;
+    case ALGORITHM:
+        mcp_json_set_string(
+            object, field->key,
+            mcp_collective_algorithm_names[*(const enum mcp_collective_algorithm *)at]);
         break;
     default:
         write_modules(object, field->key, *(const unsigned *)at);

@@ -24,6 +24,17 @@ enum mcp_recompute_module {
     MCP_RECOMPUTE_ALTERNATE_MATMULS = 32 /* torchtitan: every second product, all element-wise */
 };
 
+/* How a group adds up, gathers or scatters (docs/COST_MODEL.md 4.2). */
+enum mcp_collective_algorithm {
+    MCP_RING,
+    MCP_TREE,         /* all-reduces: double binary trees between domains; else rings */
+    MCP_IN_SWITCH,    /* all-reduces: in the tiers whose switches add up; else rings */
+    MCP_HIERARCHICAL, /* one tier after the other */
+    MCP_FASTEST,      /* of those, for each transfer */
+    MCP_NUM_COLLECTIVE_ALGORITHMS
+};
+extern const char *const mcp_collective_algorithm_names[MCP_NUM_COLLECTIVE_ALGORITHMS];
+
 struct mcp_stack {
     const char *name;
     /* time */
@@ -45,6 +56,7 @@ struct mcp_stack {
     double network_frac;          /* this stack's share of the fabric's efficiency */
     double message_network_frac;  /* messages between stages: their rate over that of rings */
     /* behaviour */
+    enum mcp_collective_algorithm collective_algorithm; /* MCP_RING where no file says */
     const char *attention;        /* default kernel */
     bool fused_attention_sinks;   /* sinks do not force unfused attention */
     bool scatter_gather_pipeline; /* a message is cut over the tensor group without SP */

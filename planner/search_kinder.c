@@ -63,6 +63,7 @@ static void take_tiers(const struct mcp_cluster *other, struct mcp_cluster *best
         to->efficiency_frac = fmax(a->efficiency_frac, b->efficiency_frac);
         to->latency_s = fmin(a->latency_s, b->latency_s);
         to->round_trip_s = fmin(a->round_trip_s, b->round_trip_s);
+        to->in_switch_reduction = a->in_switch_reduction || b->in_switch_reduction;
     }
     *best = sum;
 }

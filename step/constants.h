@@ -35,6 +35,9 @@
 #define MCP_COLLECTIVE_RAMP_S 15e-6
 #define MCP_COLLECTIVE_RAMP_BYTES 4e6
 #define MCP_ALL_REDUCE_START 1.6
+/* Rate of a GPU's port while its switches add up, over that in a ring: nccl-tests with
+ * NVLS on 8 H100 reach 480 GB/s of bus bandwidth, rings 370. */
+#define MCP_IN_SWITCH_FRAC 0.84
 /* Point to point: start, and one pair's share of the NVLink bandwidth. */
 #define MCP_SEND_START_S 20e-6
 #define MCP_SEND_DOMAIN_FRAC 0.6

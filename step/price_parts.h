@@ -4,6 +4,8 @@
 
 #include "step/price.h"
 
+#include "core/cluster.h"
+
 static inline enum mcp_code mcp_op_code(const struct mcp_op *op)
 {
     return (enum mcp_code)mcp_functions[op->function].code;
@@ -30,5 +32,34 @@ int64_t mcp_to_ns(double seconds);
 double mcp_tier_bandwidth(const struct mcp_pricing *pricing, int tier);
 /* Members of a group of `ranks` in one domain of `tier`; all of them in the last. */
 int mcp_members_in(const struct mcp_pricing *pricing, unsigned axes, int tier, int ranks);
+
+/* A transfer as it goes over links: phases, one after the other. In each, latency comes
+ * first; then the ports of its ranks are in use, `loads` of a rank's in each tier, sent
+ * and received alike. Alone on its links a phase takes latency_s + links_s. */
+struct mcp_transfer_phase {
+    double latency_s;
+    double links_s;
+    double loads[MCP_MAX_TIERS]; /* 0 .. 1 */
+};
+#define MCP_MAX_PHASES (2 * MCP_MAX_TIERS - 1)
+struct mcp_transfer {
+    int num_phases; /* 0: nothing to send */
+    struct mcp_transfer_phase phases[MCP_MAX_PHASES];
+};
+/* Collectives and shifts; no phases for other ops. */
+void mcp_transfer_of(const struct mcp_pricing *pricing, const struct mcp_op *op,
+                     struct mcp_transfer *out);
+double mcp_transfer_sum(const struct mcp_transfer *transfer);
+
+/* bytes: as for mcp_collective_seconds(); of latency and ramp it pays `latency_share`. */
+struct mcp_payload {
+    double bytes, latency_share;
+};
+/* By the stack's algorithm (price_collective.c). */
+void mcp_collective_of(const struct mcp_pricing *pricing, enum mcp_function function, unsigned axes,
+                       const struct mcp_payload *payload, struct mcp_transfer *out);
+/* One step of a ring: its slowest hop. */
+void mcp_shift_of(const struct mcp_pricing *pricing, unsigned axes, double bytes,
+                  struct mcp_transfer *out);
 
 #endif

@@ -27,8 +27,8 @@ static void h100(struct setup *s)
     gpu->grouped_matmul_frac = 1.1;
     gpu->num_attention_kernels = 1;
     gpu->attention_kernels[0] = (struct mcp_attention_kernel){"fused", 0.62, 0.5, 600};
-    s->cluster.tiers[0] = (struct mcp_tier){"nvlink", 8, 8, 450e9, 0.8, 1e-6, 0};
-    s->cluster.tiers[1] = (struct mcp_tier){"network", 128, 0, 50e9, 0.85, 2e-6, 0};
+    s->cluster.tiers[0] = (struct mcp_tier){"nvlink", 8, 8, 450e9, 0.8, 1e-6, 0, false};
+    s->cluster.tiers[1] = (struct mcp_tier){"network", 128, 0, 50e9, 0.85, 2e-6, 0, false};
     s->stack.network_frac = 1;
     s->stack.matmul_frac = 0.9;
     s->stack.elementwise_factor = 1.3;
