@@ -2,6 +2,7 @@
 #include "core/plan.h"
 
 #include "core/cluster.h"
+#include "core/plan_schedule.h"
 #include "core/text.h"
 #include "core/units.h"
 
@@ -20,12 +21,6 @@ const char *const mcp_context_kind_names[MCP_NUM_CONTEXT_KINDS] = {
     [MCP_CONTEXT_ALL_GATHER] = "all_gather",
     [MCP_CONTEXT_ALL_TO_ALL] = "all_to_all",
 };
-const char *const mcp_schedule_names[MCP_NUM_SCHEDULES] = {
-    [MCP_GPIPE] = "gpipe",
-    [MCP_1F1B] = "1f1b",
-    [MCP_INTERLEAVED] = "interleaved",
-};
-
 static const enum mcp_axis mesh_axes[4] = {MCP_TENSOR, MCP_CONTEXT, MCP_DATA, MCP_PIPELINE};
 static const char *const mesh_axis_names[4] = {"tensor_parallel", "context_parallel",
                                                "data_parallel", "pipeline_parallel"};
@@ -84,19 +79,7 @@ enum mcp_recompute mcp_plan_recompute(const struct mcp_plan *plan, int virtual_s
 }
 
 /* Well-formed, but wrong: a message with the place, and MCP_INVALID. */
-static enum mcp_status contradicts(const struct mcp_json *json, struct mcp_error *err,
-                                   const char *format, ...) __attribute__((format(printf, 3, 4)));
-static enum mcp_status contradicts(const struct mcp_json *json, struct mcp_error *err,
-                                   const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    mcp_json_fail(json, err, "%s", text);
-    return MCP_INVALID;
-}
+#define contradicts mcp_plan_contradicts
 
 static enum mcp_status read_degree(struct mcp_json *json, const char *key, int *out,
                                    struct mcp_error *err)
@@ -148,20 +131,6 @@ static enum mcp_status read_parallel(struct mcp_json *file, struct mcp_plan *pla
     return check_world(json, plan, err);
 }
 
-/* A list that only other tools fill: an empty one, or none. */
-static enum mcp_status read_empty(struct mcp_json *json, const char *key, const char *why,
-                                  struct mcp_error *err)
-{
-    if (!mcp_json_has(json, key))
-        return MCP_OK;
-    struct mcp_json *list;
-    MCP_TRY(mcp_json_array(json, key, &list, err));
-    if (mcp_json_count(list) == 0)
-        return MCP_OK;
-    return contradicts(list, err, "%zu elements where [] is expected: %s", mcp_json_count(list),
-                       why);
-}
-
 /* On which pool of a mixed cluster each stage lies; [] where there is one. */
 static enum mcp_status read_placement(struct mcp_arena *arena, struct mcp_json *json,
                                       struct mcp_plan *plan, struct mcp_error *err)
@@ -185,17 +154,6 @@ static enum mcp_status read_placement(struct mcp_arena *arena, struct mcp_json *
     }
     plan->stage_pool = pools;
     return MCP_OK;
-}
-
-static enum mcp_status read_schedule(struct mcp_json *file, struct mcp_plan *plan,
-                                     struct mcp_error *err)
-{
-    struct mcp_json *json;
-    int name;
-    MCP_TRY(mcp_json_object(file, "schedule", &json, err));
-    MCP_TRY(mcp_json_choice(json, "name", mcp_schedule_names, MCP_NUM_SCHEDULES, &name, err));
-    plan->schedule = (enum mcp_schedule)name;
-    return read_empty(json, "rows", "the schedule's name says the order", err);
 }
 
 static enum mcp_status read_run(struct mcp_json *list, size_t index, struct mcp_recompute_run *run,
@@ -279,7 +237,7 @@ static enum mcp_status check_cover(const struct mcp_json *stages, const struct m
     int64_t next = 0;
     for (int k = 0; k < count; k++) {
         const struct mcp_chunk *chunk = &plan->chunks[k];
-        int r = k % plan->pipeline_parallel, c = k / plan->pipeline_parallel;
+        int r = mcp_plan_rank_of(plan, k), c = mcp_plan_chunk_of(plan, k);
         if (chunk->first_layer != next)
             return contradicts(stages, err, "stage %d, chunk %d starts at layer %d, not at %lld", r,
                                c, chunk->first_layer, (long long)next);
@@ -304,8 +262,8 @@ static enum mcp_status read_stages(struct mcp_arena *arena, struct mcp_json *fil
     for (int r = 0; r < p; r++) {
         MCP_TRY(mcp_json_array(mcp_json_at(stages, (size_t)r), "chunks", &chunks, err));
         for (int c = 0; c < v; c++)
-            MCP_TRY(
-                read_chunk(arena, mcp_json_at(chunks, (size_t)c), &plan->chunks[c * p + r], err));
+            MCP_TRY(read_chunk(arena, mcp_json_at(chunks, (size_t)c),
+                               &plan->chunks[mcp_plan_virtual_stage(plan, r, c)], err));
     }
     return check_cover(stages, plan, err);
 }
@@ -361,7 +319,7 @@ enum mcp_status mcp_plan_from_json(struct mcp_arena *arena, struct mcp_json *jso
     struct mcp_plan plan = mcp_plan_default();
     MCP_TRY(read_parallel(json, &plan, err));
     MCP_TRY(read_degree(json, "microbatch_size", &plan.microbatch_size, err));
-    MCP_TRY(read_schedule(json, &plan, err));
+    MCP_TRY(mcp_plan_schedule_from_json(arena, json, &plan, err));
     MCP_TRY(read_stages(arena, json, &plan, err));
     MCP_TRY(read_rank_order(json, &plan, err));
     MCP_TRY(read_placement(arena, json, &plan, err));
@@ -413,7 +371,8 @@ static void write_stages(const struct mcp_plan *plan, struct mcp_json *stages)
     for (int r = 0; plan->chunks && r < p; r++) {
         struct mcp_json *chunks = mcp_json_set_array(mcp_json_add_object(stages), "chunks");
         for (int c = 0; c < plan->virtual_stages; c++)
-            write_chunk(&plan->chunks[c * p + r], mcp_json_add_object(chunks));
+            write_chunk(&plan->chunks[mcp_plan_virtual_stage(plan, r, c)],
+                        mcp_json_add_object(chunks));
     }
 }
 
@@ -429,9 +388,7 @@ void mcp_plan_to_json(const struct mcp_plan *plan, struct mcp_json *object)
 {
     write_parallel(plan, mcp_json_set_object(object, "parallel"));
     mcp_json_set_int(object, "microbatch_size", plan->microbatch_size);
-    struct mcp_json *schedule = mcp_json_set_object(object, "schedule");
-    mcp_json_set_string(schedule, "name", mcp_schedule_names[plan->schedule]);
-    mcp_json_set_array(schedule, "rows");
+    mcp_plan_schedule_to_json(plan, mcp_json_set_object(object, "schedule"));
     write_stages(plan, mcp_json_set_array(object, "stages"));
     write_rank_order(plan, mcp_json_set_array(object, "rank_order"));
     struct mcp_json *placement = mcp_json_set_array(object, "placement");

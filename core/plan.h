@@ -25,10 +25,38 @@ enum mcp_context_kind {
     MCP_CONTEXT_ALL_TO_ALL,
     MCP_NUM_CONTEXT_KINDS
 };
-enum mcp_schedule { MCP_GPIPE, MCP_1F1B, MCP_INTERLEAVED, MCP_NUM_SCHEDULES };
+enum mcp_schedule {
+    MCP_GPIPE,
+    MCP_1F1B,
+    MCP_INTERLEAVED,
+    MCP_ZB_H1, /* zero bubble, the memory of 1F1B (Qi et al. 2023, "Zero Bubble Pipeline ..") */
+    MCP_ZB_H2, /* ... twice that */
+    MCP_ZB_V,  /* V placement, the memory of 1F1B (Qi et al. 2024, "Pipeline Parallelism
+                * with Controllable Memory") */
+    MCP_V_HALF,
+    MCP_V_MIN,
+    MCP_DUALPIPE_V, /* DeepSeek's DualPipeV: a forward beside each backward */
+    MCP_CUSTOM,     /* rows say the order, and `placement` where stages lie */
+    MCP_NUM_SCHEDULES
+};
+/* Which rank holds virtual stage k of p ranks and v chunks each. */
+enum mcp_placement {
+    MCP_PLACEMENT_LOOP, /* k mod p: chunk 0 of every rank, then chunk 1 from rank 0 again */
+    MCP_PLACEMENT_V,    /* there and back: chunk 1 from rank p - 1 down to 0, chunk 2 up .. */
+    MCP_NUM_PLACEMENTS
+};
+enum mcp_pass {
+    MCP_PASS_FORWARD,
+    MCP_PASS_BACKWARD, /* whole; or in two parts: */
+    MCP_PASS_BACKWARD_INPUT,
+    MCP_PASS_BACKWARD_WEIGHT,
+    MCP_NUM_PASSES
+};
 extern const char *const mcp_recompute_names[MCP_NUM_RECOMPUTES];       /* "none" ... */
 extern const char *const mcp_context_kind_names[MCP_NUM_CONTEXT_KINDS]; /* "ring" ... */
 extern const char *const mcp_schedule_names[MCP_NUM_SCHEDULES];         /* "gpipe", "1f1b" ... */
+extern const char *const mcp_placement_names[MCP_NUM_PLACEMENTS];       /* "loop", "v" */
+extern const char mcp_pass_letters[MCP_NUM_PASSES + 1]; /* PyTorch's: F, B (whole), I, W */
 
 /* Sets of mesh axes: a group of ranks is those that differ in these alone. */
 enum mcp_axis {
@@ -46,13 +74,23 @@ struct mcp_recompute_run {
     int num_layers;
 };
 
-/* Consecutive layers that one rank runs as a unit. Virtual stage k = chunk c of
- * stage r has k = c x pipeline_parallel + r. */
+/* Consecutive layers that one rank runs as a unit: one virtual stage. */
 struct mcp_chunk {
     int first_layer;
     int num_layers;
     int num_runs;
     struct mcp_recompute_run *runs; /* cover num_layers, first layer first */
+};
+
+/* What a rank does next: one pass of one of its chunks for one microbatch. */
+struct mcp_action {
+    int chunk; /* of the rank: 0 .. virtual_stages - 1 */
+    int microbatch;
+    enum mcp_pass pass;
+};
+struct mcp_schedule_row { /* of one rank, in order */
+    int num_actions;
+    struct mcp_action *actions;
 };
 
 struct mcp_overlap { /* what the plan asks its stack to hide */
@@ -69,9 +107,11 @@ struct mcp_plan {
     bool reshard_after_forward; /* ZeRO-3 gathers again in backward */
     int microbatch_size;
     enum mcp_schedule schedule;
-    struct mcp_chunk *chunks;    /* [virtual_stages x pipeline_parallel] by virtual stage */
-    enum mcp_axis rank_order[4]; /* fastest first */
-    const int *stage_pool;       /* [pipeline_parallel] pool of the cluster; NULL: 0 */
+    enum mcp_placement placement; /* of schedule custom; others imply it: mcp_plan_placement() */
+    const struct mcp_schedule_row *rows; /* [pipeline_parallel]; NULL: the name says the order */
+    struct mcp_chunk *chunks;            /* [virtual_stages x pipeline_parallel] by virtual stage */
+    enum mcp_axis rank_order[4];         /* fastest first */
+    const int *stage_pool;               /* [pipeline_parallel] pool of the cluster; NULL: 0 */
     struct mcp_overlap overlap;
 };
 
@@ -82,6 +122,22 @@ int mcp_plan_world(const struct mcp_plan *plan);
 /* global_batch_size / (data_parallel x microbatch_size). */
 int64_t mcp_num_microbatches(const struct mcp_plan *plan, const struct mcp_job *job);
 
+/* Where virtual stages lie: the one place that knows. rank_of and chunk_of are the
+ * inverse of virtual_stage. Under MCP_PLACEMENT_V neighbours k, k + 1 on either side of a
+ * turn share a rank: what passes between them is no message. */
+enum mcp_placement mcp_schedule_placement(enum mcp_schedule schedule); /* custom: loop */
+enum mcp_placement mcp_plan_placement(const struct mcp_plan *plan);
+int mcp_placed_rank(enum mcp_placement placement, int pipeline_parallel, int virtual_stage);
+int mcp_placed_stage(enum mcp_placement placement, int pipeline_parallel, int rank, int chunk);
+int mcp_plan_rank_of(const struct mcp_plan *plan, int virtual_stage);
+int mcp_plan_chunk_of(const struct mcp_plan *plan, int virtual_stage);
+int mcp_plan_virtual_stage(const struct mcp_plan *plan, int rank, int chunk);
+
+/* Do backwards of the schedule come in two parts, for all microbatches or some? */
+bool mcp_plan_splits_backward(const struct mcp_plan *plan);
+/* Does the schedule's name say the order, or do only rows? */
+bool mcp_schedule_has_generator(enum mcp_schedule schedule);
+
 /* Fills chunks: num_layers spread over virtual stages as evenly as can be, the
  * larger ones first, all with `recompute`. */
 void mcp_plan_uniform_chunks(struct mcp_arena *arena, struct mcp_plan *plan, int num_layers,
@@ -89,7 +145,9 @@ void mcp_plan_uniform_chunks(struct mcp_arena *arena, struct mcp_plan *plan, int
 enum mcp_recompute mcp_plan_recompute(const struct mcp_plan *plan, int virtual_stage,
                                       int layer_in_chunk);
 
-/* The keys parallel, microbatch_size, schedule, stages, rank_order, overlap. */
+/* The keys parallel, microbatch_size, schedule, stages, rank_order, overlap. Rows are one
+ * string a rank, of virtual stage, letter and microbatch: "0F0 0F1 0I0 0W0". Whether they
+ * are complete and can be played is asked of mcp_legal(). */
 enum mcp_status mcp_plan_from_json(struct mcp_arena *arena, struct mcp_json *json,
                                    struct mcp_plan *out, struct mcp_error *err);
 void mcp_plan_to_json(const struct mcp_plan *plan, struct mcp_json *object);

@@ -412,7 +412,7 @@ static void add_interleaves(struct mcp_arena *arena, const struct mcp_plan_space
     for (int i = 0; i < stages.count; i++) {
         for (int s = 0; s < MCP_NUM_SCHEDULES; s++) {
             enum mcp_schedule schedule = (enum mcp_schedule)s;
-            bool suits = pinned || schedule_suits(schedule, pipeline, stages.items[i]);
+            bool suits = (pinned && s <= MCP_INTERLEAVED) || schedule_suits(schedule, pipeline, stages.items[i]);
             if (suits && allows(space, MCP_KNOB_SCHEDULE, s))
                 out->interleaves[out->num_interleaves++] =
                     (struct mcp_interleave){stages.items[i], schedule};

@@ -48,13 +48,13 @@ static bool add_dwelling(struct mcp_arena *arena, const struct mcp_plan *plan, i
     struct mcp_mark mark = mcp_arena_mark(arena);
     struct mcp_action *actions = MCP_ARRAY(arena, length, struct mcp_action);
     mcp_schedule_actions(plan->schedule, p, v, m, r, actions);
-    while (!actions[first].backward)
+    while (actions[first].pass == MCP_PASS_FORWARD)
         first++;
-    while (actions[last].backward)
+    while (actions[last].pass != MCP_PASS_FORWARD)
         last--;
     bool again = v == 1 && last > first; /* with more chunks the way back is too long */
     for (int i = first + 1; i <= (again ? last : length - 1); i++)
-        step_on(path, actions[i].backward, actions[i].chunk * p + r, false);
+        step_on(path, actions[i].pass != MCP_PASS_FORWARD, actions[i].chunk * p + r, false);
     mcp_arena_rewind(arena, mark);
     return again;
 }
@@ -180,7 +180,7 @@ static int sender_of(const struct play *play, int direction, int k)
 static bool advance(struct play *play, int r)
 {
     const struct mcp_action *action = &play->actions[r * play->length + play->next[r]];
-    int direction = action->backward, k = action->chunk * play->p + r;
+    int direction = action->pass != MCP_PASS_FORWARD, k = action->chunk * play->p + r;
     int sender = sender_of(play, direction, k);
     const struct mcp_slot_price *price = price_at(play, direction, k);
     int64_t start = play->clock_ns[r];
@@ -249,7 +249,7 @@ struct mcp_path mcp_path_longest(struct mcp_arena *arena, const struct mcp_plan 
     int r = path.last_rank = last_to_end(&play);
     for (int place = play.length - 1; place >= 0;) {
         const struct mcp_action *action = &play.actions[r * play.length + place];
-        int direction = action->backward, k = action->chunk * play.p + r;
+        int direction = action->pass != MCP_PASS_FORWARD, k = action->chunk * play.p + r;
         bool by_message = slot_at(&play, direction, k, action->microbatch)->by_message;
         step_on(&path, direction, k, by_message);
         path.first_rank = r;

@@ -9,6 +9,11 @@
 #include <string.h>
 
 #define MAX_TYPES 64
+_Static_assert((int)MCP_FORWARD == (int)MCP_PASS_FORWARD &&
+                   (int)MCP_BACKWARD == (int)MCP_PASS_BACKWARD &&
+                   (int)MCP_BACKWARD_INPUT == (int)MCP_PASS_BACKWARD_INPUT &&
+                   (int)MCP_BACKWARD_WEIGHT == (int)MCP_PASS_BACKWARD_WEIGHT,
+               "a slot's pass is its action's");
 
 struct maker {
     struct mcp_arena *arena;
@@ -141,7 +146,7 @@ static int entry_layer(const struct maker *m, int rank, const struct mcp_action 
 {
     int first, count;
     mcp_chunk_extent(m->question, m->plan, virtual_stage(m, rank, action->chunk), &first, &count);
-    return action->backward ? first + count - 1 : first;
+    return action->pass != MCP_PASS_FORWARD ? first + count - 1 : first;
 }
 
 static void gather_ahead(struct maker *m, int layer)
@@ -257,9 +262,10 @@ static void make_class(struct maker *m, int rank)
         const struct mcp_action *a = &actions[i];
         int k = virtual_stage(m, rank, a->chunk);
         int next = i + 1 < length ? entry_layer(m, rank, &actions[i + 1]) : -1;
+        bool backward = a->pass != MCP_PASS_FORWARD;
         struct mcp_slot *slot =
-            add_slot(class, a->chunk, a->microbatch, a->backward ? MCP_BACKWARD : MCP_FORWARD);
-        if (a->backward)
+            add_slot(class, a->chunk, a->microbatch, backward ? MCP_BACKWARD : MCP_FORWARD);
+        if (backward)
             slot->lead = backward_list(m, k, a->microbatch, next);
         else
             forward_list(m, k, next);

@@ -300,6 +300,8 @@ static const char *say_interleaving(struct mcp_arena *arena, const struct ask *a
 
 static bool hold_schedule(const struct ask *ask, int v)
 {
+    if (ask->plan->schedule >= MCP_ZB_H1 || ask->plan->rows != NULL)
+        return false; /* not yet */
     return (ask->plan->schedule == MCP_INTERLEAVED) == (v > 1);
 }
 

@@ -49,10 +49,11 @@ static int64_t smaller(int64_t a, int64_t b)
 static bool advance(struct play *play, int r, const struct mcp_action *action)
 {
     const struct mcp_pipeline *pipeline = play->pipeline;
-    struct track *track = &play->tracks[action->backward];
+    bool backward = action->pass != MCP_PASS_FORWARD;
+    struct track *track = &play->tracks[backward];
     struct mcp_pipeline_rank *rank = &play->ranks[r];
     int m = pipeline->num_microbatches, k = action->chunk * pipeline->pipeline_parallel + r;
-    int sender = sender_of(pipeline, k, action->backward);
+    int sender = sender_of(pipeline, k, backward);
     const struct mcp_slot_price *price = &track->prices[k];
     int64_t start = rank->end_ns, busy = price->lead_ns + price->body_ns + price->send_ns;
     if (sender >= 0) {
@@ -71,7 +72,7 @@ static bool advance(struct play *play, int r, const struct mcp_action *action)
     rank->busy_ns += busy;
     rank->end_ns = start + busy;
     track->ends[(size_t)k * (size_t)m + (size_t)track->done[k]++] = rank->end_ns;
-    if (action->backward && play->chunk_end_ns)
+    if (backward && play->chunk_end_ns)
         play->chunk_end_ns[k] = rank->end_ns;
     return true;
 }

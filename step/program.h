@@ -143,7 +143,8 @@ struct mcp_op {
     int64_t dims[MCP_MAX_DIMS]; /* meaning by code: step/function.h */
 };
 
-/* Passes of slots, and the further blocks that entries can name. */
+/* Passes of slots, the first four as enum mcp_pass, and the further blocks that entries can
+ * name. */
 enum mcp_block_role {
     MCP_FORWARD,
     MCP_BACKWARD,

@@ -28,11 +28,12 @@ int mcp_schedule_warm_up(enum mcp_schedule schedule, int pipeline_parallel, int 
  * v-1. The index-th backward has the same microbatch and the mirrored chunk. */
 static struct mcp_action action_at(int p, int v, int index, bool backward)
 {
+    enum mcp_pass pass = backward ? MCP_PASS_BACKWARD : MCP_PASS_FORWARD;
     if (v == 1)
-        return (struct mcp_action){0, index, backward};
+        return (struct mcp_action){0, index, pass};
     int group = index / (p * v), within = index % (p * v);
     int chunk = within / p;
-    return (struct mcp_action){backward ? v - 1 - chunk : chunk, group * p + within % p, backward};
+    return (struct mcp_action){backward ? v - 1 - chunk : chunk, group * p + within % p, pass};
 }
 
 void mcp_schedule_actions(enum mcp_schedule schedule, int pipeline_parallel, int virtual_stages,
@@ -49,4 +50,41 @@ void mcp_schedule_actions(enum mcp_schedule schedule, int pipeline_parallel, int
             actions[n++] = action_at(p, v, forward++, false);
         actions[n++] = action_at(p, v, i, true);
     }
+}
+
+/* ZB-H1 and ZB-H2: weight gradients lag behind input gradients, more on later ranks,
+ * whose forwards come later: with both, as much is kept on every rank. */
+static struct mcp_schedule_row zero_bubble_row(struct mcp_arena *arena, enum mcp_schedule schedule,
+                                               int p, int m, int rank)
+{
+    int twice = schedule == MCP_ZB_H2 ? 2 : 1, lag = twice * rank, forward = 0;
+    int warm_up = smaller(twice * (p - 1 - rank), m);
+    struct mcp_schedule_row row = {0, MCP_ARRAY(arena, 3 * (size_t)m, struct mcp_action)};
+    while (forward < warm_up)
+        row.actions[row.num_actions++] = (struct mcp_action){0, forward++, MCP_PASS_FORWARD};
+    for (int i = 0; i < m + lag; i++) {
+        if (forward < m)
+            row.actions[row.num_actions++] = (struct mcp_action){0, forward++, MCP_PASS_FORWARD};
+        if (i < m)
+            row.actions[row.num_actions++] = (struct mcp_action){0, i, MCP_PASS_BACKWARD_INPUT};
+        if (i >= lag)
+            row.actions[row.num_actions++] =
+                (struct mcp_action){0, i - lag, MCP_PASS_BACKWARD_WEIGHT};
+    }
+    return row;
+}
+
+struct mcp_schedule_row mcp_plan_row(struct mcp_arena *arena, const struct mcp_plan *plan,
+                                     int num_microbatches, int rank)
+{
+    int p = plan->pipeline_parallel, v = plan->virtual_stages, m = num_microbatches;
+    if (plan->rows != NULL)
+        return plan->rows[rank];
+    assert(mcp_schedule_has_generator(plan->schedule));
+    if (plan->schedule == MCP_ZB_H1 || plan->schedule == MCP_ZB_H2)
+        return zero_bubble_row(arena, plan->schedule, p, m, rank);
+    int length = mcp_schedule_length(v, m);
+    struct mcp_schedule_row row = {length, MCP_ARRAY(arena, length, struct mcp_action)};
+    mcp_schedule_actions(plan->schedule, p, v, m, rank, row.actions);
+    return row;
 }

@@ -1,12 +1,16 @@
 /* step/schedule.h: in which order does a pipeline rank run its forwards and
- * backwards? Generators, one per schedule.
+ * backwards? Generators, one per schedule that has one; others bring rows.
  *
  * GPipe (Huang et al. 2019): all forwards, then all backwards. 1F1B (Narayanan
  * et al. 2021, PipeDream-Flush): min(p-1-r, m) warm-up forwards, then pairs.
  * Interleaved (Narayanan et al. 2021 section 2.2): for each group of p
  * microbatches, chunk 0 .. v-1; warm-up min(2(p-1-r) + (v-1)p, m v); backward
  * takes chunks v-1 .. 0. Backwards of a chunk keep the order 0 .. m-1, except
- * GPipe's which may run in any order and here run 0 .. m-1 too. */
+ * GPipe's which may run in any order and here run 0 .. m-1 too.
+ *
+ * Zero bubble (Qi et al. 2023) splits the backward: ZB-H1 is 1F1B with the weight
+ * gradient of microbatch i after the input gradient of i + r on rank r; ZB-H2 has
+ * 2(p-1-r) warm-up forwards and i + 2r. The rest of both comes at the end. */
 #ifndef MCP_STEP_SCHEDULE_H
 #define MCP_STEP_SCHEDULE_H
 
@@ -15,13 +19,13 @@
 
 #include <stdbool.h>
 
-struct mcp_action {
-    int chunk; /* 0 .. virtual_stages - 1 */
-    int microbatch;
-    bool backward;
-};
+/* The row of `rank`: the plan's own, or made by its schedule (then the arena's). The plan
+ * must be legal. */
+struct mcp_schedule_row mcp_plan_row(struct mcp_arena *arena, const struct mcp_plan *plan,
+                                     int num_microbatches, int rank);
 
-/* 2 m v actions of rank `rank`. The plan must be legal (m % p == 0 if v > 1). */
+/* Schedules with whole backwards: 2 m v actions of rank `rank`. The plan must be legal
+ * (m % p == 0 if v > 1). */
 int mcp_schedule_length(int virtual_stages, int num_microbatches);
 void mcp_schedule_actions(enum mcp_schedule schedule, int pipeline_parallel, int virtual_stages,
                           int num_microbatches, int rank, struct mcp_action *actions);

@@ -123,7 +123,25 @@ ParameterizedTestParameters(plan, edits)
         {"microbatch", "\"microbatch_size\": 6", "\"microbatch_size\": 0", MCP_INVALID,
          "microbatch_size=0"},
         {"unknown schedule", "\"interleaved\"", "\"interleave\"", MCP_FORMAT, "interleaved"},
-        {"rows", "\"rows\": []", "\"rows\": [1]", MCP_INVALID, "schedule.rows: 1 elements"},
+        {"rows", "\"rows\": []", "\"rows\": [1]", MCP_INVALID,
+         "schedule.rows: 1 rows where pipeline_parallel=2"},
+        {"row no text", "\"rows\": []", "\"rows\": [\"\", 1]", MCP_FORMAT, "schedule.rows[1]"},
+        {"pass unknown", "\"rows\": []", "\"rows\": [\"0F0\", \"1F0 1X0\"]", MCP_INVALID,
+         "schedule.rows[1]: action 1 \"1X0\" is not"},
+        {"pass without microbatch", "\"rows\": []", "\"rows\": [\"0F\", \"\"]", MCP_INVALID,
+         "schedule.rows[0]: action 0 \"0F\" is not"},
+        {"two spaces", "\"rows\": []", "\"rows\": [\"0F0  0B0\", \"\"]", MCP_INVALID,
+         "schedule.rows[0]: action 1 \"\" is not"},
+        {"leading zero", "\"rows\": []", "\"rows\": [\"0F00\", \"\"]", MCP_INVALID,
+         "schedule.rows[0]: action 0 \"0F00\" is not"},
+        {"microbatch beyond int", "\"rows\": []", "\"rows\": [\"0F2147483648\", \"\"]", MCP_INVALID,
+         "action 0 \"0F2147483648\" is not"},
+        {"stage elsewhere", "\"rows\": []", "\"rows\": [\"0F0 1F0\", \"\"]", MCP_INVALID,
+         "action 1 \"1F0\" is of virtual stage 1, which rank 0 does not hold"},
+        {"stage nowhere", "\"rows\": []", "\"rows\": [\"4F0\", \"\"]", MCP_INVALID,
+         "virtual stage 4, which rank 0 does not hold"},
+        {"placement against the name", "\"rows\": []", "\"placement\": \"v\", \"rows\": []",
+         MCP_INVALID, "placement \"v\", but schedule interleaved has \"loop\""},
         {"placement", "\"placement\": [1, 0]", "\"placement\": [0, 1, 0]", MCP_INVALID,
          "placement: 3 pools for pipeline_parallel=2"},
         {"pool", "\"placement\": [1, 0]", "\"placement\": [4, 0]", MCP_INVALID, "pool 4"},
@@ -175,6 +193,53 @@ ParameterizedTest(struct case_edit *c, plan, edits)
     cr_expect(eq(int, parse(arena, text, &plan, &err), (int)c->want), "%s: %s", c->name, err.text);
     cr_expect(ne(ptr, strstr(err.text, c->says), NULL), "%s: %s", c->name, err.text);
     mcp_arena_free(arena);
+}
+
+/* Rows as they are written; under V rank 0 holds virtual stages 0 and 3. */
+Test(plan, rows_round_trip)
+{
+    static const char schedule[] = "\"name\": \"custom\",\n"
+                                   "    \"placement\": \"v\",\n"
+                                   "    \"rows\": [\"0F0 0F10 3F0 3I0 0B0\", \"1F0 2F0 2W0\"]\n";
+    static const char before[] = "\"name\": \"interleaved\",\n    \"rows\": []\n";
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    struct mcp_plan plan;
+    const char *at = strstr(example, before);
+    const char *tail = strstr(at, "  \"rank_order\"");
+    struct mcp_plan base;
+    cr_assert(eq(int, parse(arena, example, &base, &err), MCP_OK), "%s", err.text);
+    base.schedule = MCP_CUSTOM;
+    base.placement = MCP_PLACEMENT_V; /* chunks stay by virtual stage */
+    const char *whole = written(arena, &base), *stages = strstr(whole, "  \"stages\"");
+    const char *end = strstr(stages, "  \"rank_order\"");
+    const char *text = mcp_format(arena, "%.*s%s  },\n%.*s%s", (int)(at - example), example,
+                                  schedule, (int)(end - stages), stages, tail);
+    cr_assert(eq(int, parse(arena, text, &plan, &err), MCP_OK), "%s", err.text);
+    cr_expect(eq(str, (char *)written(arena, &plan), (char *)text));
+    cr_expect(eq(int, plan.rows[0].num_actions, 5));
+    cr_expect(eq(int, plan.rows[0].actions[1].microbatch, 10));
+    cr_expect(eq(int, plan.rows[0].actions[2].chunk, 1));
+    cr_expect(eq(int, (int)plan.rows[1].actions[2].pass, MCP_PASS_BACKWARD_WEIGHT));
+    cr_expect(eq(int, plan.chunks[3].first_layer, 7), "virtual stage 3 is chunk 1 of rank 0");
+    mcp_arena_free(arena);
+}
+
+/* Each placement puts every virtual stage on one rank, and knows its way back. */
+Test(plan, placements_are_inverses)
+{
+    for (int placement = 0; placement < MCP_NUM_PLACEMENTS; placement++)
+        for (int p = 1; p <= 9; p++)
+            for (int k = 0; k < 4 * p; k++) {
+                enum mcp_placement as = (enum mcp_placement)placement;
+                int rank = mcp_placed_rank(as, p, k);
+                cr_assert(rank >= 0 && rank < p);
+                cr_assert(eq(int, mcp_placed_stage(as, p, rank, k / p), k));
+            }
+    cr_expect(eq(int, mcp_placed_rank(MCP_PLACEMENT_V, 4, 3), 3));
+    cr_expect(eq(int, mcp_placed_rank(MCP_PLACEMENT_V, 4, 4), 3), "the turn");
+    cr_expect(eq(int, mcp_placed_rank(MCP_PLACEMENT_V, 4, 7), 0), "and back");
+    cr_expect(eq(int, mcp_placed_rank(MCP_PLACEMENT_LOOP, 4, 7), 3));
 }
 
 /* What may stand beside the plan in plan.json. */

@@ -52,8 +52,8 @@ static void fill_class(struct mcp_arena *arena, struct toy *toy, int r)
     for (int i = 0; i < class->num_slots; i++) {
         int k = actions[i].chunk * p + r;
         class->slots[i] = (struct mcp_slot){actions[i].chunk, actions[i].microbatch,
-                                            actions[i].backward ? MCP_BACKWARD : MCP_FORWARD,
-                                            2 * k + actions[i].backward, 0};
+                                            (unsigned char)actions[i].pass,
+                                            2 * k + (actions[i].pass != MCP_PASS_FORWARD), 0};
     }
 }
 

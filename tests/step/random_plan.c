@@ -215,7 +215,7 @@ static void draw_degrees(struct dice *dice, const struct mcp_model *model, struc
     plan->zero_stage = between(dice, 0, 3);
     plan->reshard_after_forward = chance(dice, 50);
     plan->microbatch_size = ONE_OF(dice, 1, 1, 2, 4);
-    plan->schedule = (enum mcp_schedule)between(dice, 0, MCP_NUM_SCHEDULES - 1);
+    plan->schedule = (enum mcp_schedule)between(dice, 0, MCP_INTERLEAVED);
     plan->virtual_stages = plan->schedule == MCP_INTERLEAVED ? between(dice, 2, 4) : 1;
     plan->overlap = (struct mcp_overlap){chance(dice, 50), chance(dice, 50), chance(dice, 50),
                                          chance(dice, 50)};

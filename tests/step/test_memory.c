@@ -102,10 +102,10 @@ static int64_t walk_all(const struct mcp_plan *plan, int m, int rank,
                          actions);
     for (int i = 0; i < length; i++) {
         const struct mcp_chunk_memory *chunk = &chunks[actions[i].chunk];
-        live -= actions[i].backward ? chunk->kept_bytes : 0;
-        int64_t now = live + (actions[i].backward ? chunk->backward_bytes : chunk->forward_bytes);
+        live -= actions[i].pass == MCP_PASS_BACKWARD ? chunk->kept_bytes : 0;
+        int64_t now = live + (actions[i].pass == MCP_PASS_BACKWARD ? chunk->backward_bytes : chunk->forward_bytes);
         peak = now > peak ? now : peak;
-        live += actions[i].backward ? 0 : chunk->kept_bytes;
+        live += actions[i].pass == MCP_PASS_BACKWARD ? 0 : chunk->kept_bytes;
     }
     cr_assert(eq(i64, live, 0));
     return peak;

@@ -42,7 +42,7 @@ ParameterizedTest(struct case_schedule *c, schedule, once_each)
         for (int i = 0; i < mcp_schedule_length(c->v, c->m); i++) {
             const struct mcp_action *a = &actions[i];
             cr_assert(a->chunk >= 0 && a->chunk < c->v, "chunk %d", a->chunk);
-            int *done = a->backward ? backward : forward;
+            int *done = a->pass == MCP_PASS_BACKWARD ? backward : forward;
             cr_assert(eq(int, a->microbatch, done[a->chunk]), "in order");
             done[a->chunk]++;
             cr_assert(backward[a->chunk] <= forward[a->chunk], "backward before its forward");
@@ -79,7 +79,7 @@ ParameterizedTest(struct case_order *c, schedule, order)
     const struct mcp_action *actions = actions_of(arena, &shape, c->rank);
     char got[120] = "";
     for (int i = 0, n = 0; i < mcp_schedule_length(c->v, c->m); i++)
-        n += snprintf(got + n, sizeof got - (size_t)n, "%c%d%d ", "FB"[actions[i].backward],
+        n += snprintf(got + n, sizeof got - (size_t)n, "%c%d%d ", mcp_pass_letters[actions[i].pass],
                       actions[i].chunk, actions[i].microbatch);
     cr_expect(eq(str, got, c->want));
     mcp_arena_free(arena);
@@ -109,7 +109,7 @@ ParameterizedTest(struct case_warm_up *c, schedule, warm_up)
     struct case_schedule shape = {c->schedule, c->p, c->v, c->m};
     const struct mcp_action *actions = actions_of(arena, &shape, c->rank);
     int got = mcp_schedule_warm_up(c->schedule, c->p, c->v, c->m, c->rank), forwards = 0;
-    while (!actions[forwards].backward)
+    while (actions[forwards].pass == MCP_PASS_FORWARD)
         forwards++;
     bool pairs = got < c->m * c->v; /* then a pair's forward comes before the backward */
     cr_expect(eq(int, got, c->want));
