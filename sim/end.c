@@ -1,24 +1,31 @@
-/* sim/end.c: ops after the last slot, one after the other. */
+/* sim/end.c: ops that are played as sums, one after the other. */
 #include "sim/end.h"
 
 struct end {
     const struct mcp_sim_steps *steps;
     struct mcp_sim_blocks *blocks;
     const struct mcp_sim_ops_options *options;
-    const struct mcp_sim_result *result;
+    struct mcp_sim_result *result;
     int class;
 };
 
-/* Entries that are in no played list: once a step, by layer or for the whole step. */
-static bool is_of_the_end(const struct mcp_entry *entry)
-{
-    return entry->role == MCP_PROLOGUE || entry->role == MCP_EPILOGUE ||
-           entry->role == MCP_OPTIMIZER;
-}
+/* Entries that are laid together. */
+enum part { OF_THE_STEP, OF_LAYERS, GATHERS, REDUCTIONS, NO_PART };
 
-static bool is_of_the_step(const struct end *end, const struct mcp_entry *entry)
+static enum part part_of(const struct end *end, const struct mcp_entry *entry)
 {
-    return entry->layer == end->steps->program->num_layers;
+    switch (entry->role) {
+    case MCP_PROLOGUE:
+    case MCP_EPILOGUE:
+    case MCP_OPTIMIZER:
+        return entry->layer == end->steps->program->num_layers ? OF_THE_STEP : OF_LAYERS;
+    case MCP_GATHER:
+        return GATHERS;
+    case MCP_REDUCE:
+        return REDUCTIONS;
+    default:
+        return NO_PART;
+    }
 }
 
 /* One op after the other from `start_ns`, `stretch` times as long as alone. Returns the end. */
@@ -42,8 +49,8 @@ static int64_t lay_entry(const struct end *end, int slot, int index, int64_t sta
     return start_ns + (int64_t)(stretch * (double)before_ns);
 }
 
-/* What entries of the step, or those of layers, take alone. */
-static int64_t alone_ns(const struct end *end, bool of_the_step)
+/* What its entries take alone. */
+static int64_t alone_ns(const struct end *end, enum part part)
 {
     const struct mcp_program *program = end->steps->program;
     const struct mcp_program_class *class = &program->classes[end->class];
@@ -51,10 +58,10 @@ static int64_t alone_ns(const struct end *end, bool of_the_step)
     for (int s = 0; s < class->num_slots; s++) {
         const struct mcp_entry_list *list = &program->lists[class->slots[s].list];
         for (int e = 0; e < list->num_entries; e++) {
-            const struct mcp_entry *entry = &list->entries[e];
-            if (!is_of_the_end(entry) || is_of_the_step(end, entry) != of_the_step)
+            if (part_of(end, &list->entries[e]) != part)
                 continue;
-            const struct mcp_sim_block *block = mcp_sim_block_of(end->blocks, end->class, entry);
+            const struct mcp_sim_block *block =
+                mcp_sim_block_of(end->blocks, end->class, &list->entries[e]);
             for (int i = 0; i < block->num_ops; i++)
                 sum += block->ops[i].time_ns;
         }
@@ -62,33 +69,55 @@ static int64_t alone_ns(const struct end *end, bool of_the_step)
     return sum;
 }
 
-/* Those entries within [start_ns, start_ns + time_ns]. */
-static void lay(const struct end *end, bool of_the_step, int64_t start_ns, int64_t time_ns)
+/* All of the part within [start_ns, start_ns + time_ns]. */
+static void lay(const struct end *end, enum part part, int64_t start_ns, int64_t time_ns)
 {
     const struct mcp_program *program = end->steps->program;
     const struct mcp_program_class *class = &program->classes[end->class];
-    int64_t alone = alone_ns(end, of_the_step);
+    int64_t alone = alone_ns(end, part);
     double stretch = alone > time_ns ? (double)time_ns / (double)alone : 1;
     for (int s = 0; s < class->num_slots; s++) {
         const struct mcp_entry_list *list = &program->lists[class->slots[s].list];
-        for (int e = 0; e < list->num_entries; e++) {
-            const struct mcp_entry *entry = &list->entries[e];
-            if (is_of_the_end(entry) && is_of_the_step(end, entry) == of_the_step)
+        for (int e = 0; e < list->num_entries; e++)
+            if (part_of(end, &list->entries[e]) == part)
                 start_ns = lay_entry(end, s, e, start_ns, stretch);
-        }
     }
 }
 
+/* Is any of such transfers played beside compute? Then they have spans already. */
+static bool is_played(const struct end *end, enum mcp_sim_kind kind)
+{
+    const struct mcp_program_class *class = &end->steps->program->classes[end->class];
+    for (int s = 0; s < class->num_slots; s++) {
+        const struct mcp_sim_list *list = &end->steps->lists[class->slots[s].list];
+        for (int i = 0; i < list->num_steps; i++)
+            if (list->steps[i].kind == kind && list->steps[i].data_ns > 0)
+                return true;
+    }
+    return false;
+}
+
+static void lay_edges(const struct end *end)
+{
+    struct mcp_sim_stage *stage = &end->result->stages[end->class];
+    stage->head_laid = stage->head_ns > 0 && !is_played(end, MCP_SIM_GATHER);
+    stage->tail_laid = stage->tail_ns > 0 && !is_played(end, MCP_SIM_REDUCE);
+    if (stage->head_laid)
+        lay(end, GATHERS, 0, stage->head_ns);
+    if (stage->tail_laid)
+        lay(end, REDUCTIONS, stage->latest_end_ns, stage->tail_ns);
+}
+
 void mcp_sim_end_spans(const struct mcp_sim_steps *steps, struct mcp_sim_blocks *blocks,
-                       const struct mcp_sim_ops_options *options,
-                       const struct mcp_sim_result *result)
+                       const struct mcp_sim_ops_options *options, struct mcp_sim_result *result)
 {
     struct end end = {steps, blocks, options, result, 0};
     int64_t agreed_ns = result->end_ns + result->agreement_ns;
     if (options->span == NULL)
         return;
     for (; end.class < steps->program->num_classes; end.class ++) {
-        lay(&end, true, result->end_ns, result->agreement_ns);
-        lay(&end, false, agreed_ns, steps->classes[end.class].update_ns);
+        lay_edges(&end);
+        lay(&end, OF_THE_STEP, result->end_ns, result->agreement_ns);
+        lay(&end, OF_LAYERS, agreed_ns, steps->classes[end.class].update_ns);
     }
 }

@@ -58,6 +58,8 @@ void mcp_sim_finish(const struct mcp_sim_steps *steps, struct mcp_sim_result *ou
     for (int c = 0; c < p; c++) {
         const struct mcp_sim_class *class = &steps->classes[c];
         double *cost = out->stages[c].cost_s;
+        out->stages[c].head_ns = class->head_ns;
+        out->stages[c].tail_ns = class->tail_ns;
         for (int i = 0; i < MCP_NUM_COSTS; i++) {
             cost[i] += class->update_cost_s[i];
             out->comm_s[i] += class->update_comm_s[i] / p;

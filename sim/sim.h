@@ -41,6 +41,9 @@ struct mcp_sim_stage {
     int64_t earliest_end_ns, latest_end_ns; /* of the last slot, over its ranks */
     double cost_s[MCP_NUM_COSTS];           /* mean over its ranks; sums to the step */
     double busy_s;                          /* slots, what they send included */
+    /* transfers of once a step: what nothing hides, before the first slot, after the last */
+    int64_t head_ns, tail_ns;
+    bool head_laid, tail_laid; /* by op: nothing of them ran beside compute, so all has spans */
     /* of the pipeline that ends last, as are the times */
     int num_slots;
     const struct mcp_slot *slots; /* the program's: prologue first, epilogue last */

@@ -46,6 +46,66 @@ static void fill_ranks(const struct mcp_sim_timeline *timeline, struct mcp_timel
         out->like[rank] = mcp_sim_rank_on(plan, 0, mcp_mesh_coordinate(plan, rank).pipeline);
 }
 
+/* Of transfers of once a step a part runs beside compute and the rest stands at an edge of the
+ * step. Their spans are those of the part: stretched over the rest, they fill it all. */
+struct stretch {
+    int64_t from_ns, to_ns;         /* as played */
+    int64_t new_from_ns, new_to_ns; /* as told */
+};
+
+static int64_t stretched_ns(const struct stretch *stretch, int64_t ns)
+{
+    double scale = (double)(stretch->new_to_ns - stretch->new_from_ns) /
+                   (double)(stretch->to_ns - stretch->from_ns);
+    return stretch->new_from_ns + (int64_t)(scale * (double)(ns - stretch->from_ns));
+}
+
+/* When spans of the pass on the rank's data stream begin and end; false: there are none. */
+static bool find_pass(const struct mcp_timeline *timeline, int rank, enum mcp_block_role pass,
+                      struct stretch *out)
+{
+    *out = (struct stretch){.from_ns = INT64_MAX, .to_ns = -1};
+    for (size_t i = 0; i < timeline->num_spans; i++) {
+        const struct mcp_timeline_span *span = &timeline->spans[i];
+        if (span->rank != rank || span->pass != pass)
+            continue;
+        out->from_ns = span->start_ns < out->from_ns ? span->start_ns : out->from_ns;
+        out->to_ns = span->end_ns > out->to_ns ? span->end_ns : out->to_ns;
+    }
+    return out->to_ns > out->from_ns;
+}
+
+static void stretch_pass(struct mcp_timeline *timeline, int rank, enum mcp_block_role pass,
+                         const struct stretch *stretch)
+{
+    for (size_t i = 0; i < timeline->num_spans; i++) {
+        struct mcp_timeline_span *span = &timeline->spans[i];
+        if (span->rank != rank || span->pass != pass)
+            continue;
+        span->start_ns = stretched_ns(stretch, span->start_ns);
+        span->end_ns = stretched_ns(stretch, span->end_ns);
+    }
+}
+
+static void fill_edges(struct mcp_timeline *timeline, int rank, const struct mcp_sim_stage *stage)
+{
+    struct stretch stretch;
+    if (stage->head_ns > 0 && !stage->head_laid &&
+        find_pass(timeline, rank, MCP_GATHER, &stretch)) {
+        stretch.new_from_ns = 0;
+        stretch.new_to_ns = stretch.to_ns;
+        stretch_pass(timeline, rank, MCP_GATHER, &stretch);
+    }
+    if (stage->tail_ns > 0 && !stage->tail_laid &&
+        find_pass(timeline, rank, MCP_REDUCE, &stretch)) {
+        int64_t last_ns =
+            stretch.to_ns > stage->latest_end_ns ? stretch.to_ns : stage->latest_end_ns;
+        stretch.new_from_ns = stretch.from_ns;
+        stretch.new_to_ns = last_ns + stage->tail_ns;
+        stretch_pass(timeline, rank, MCP_REDUCE, &stretch);
+    }
+}
+
 void mcp_sim_timeline_fill(const struct mcp_sim_timeline *timeline,
                            const struct mcp_sim_result *result, struct mcp_timeline *out)
 {
@@ -66,6 +126,8 @@ void mcp_sim_timeline_fill(const struct mcp_sim_timeline *timeline,
         mcp_timeline_tell(timeline->program, from->stage, &span);
         mcp_timeline_add(timeline->arena, out, &span);
     }
+    for (int s = 0; s < result->num_stages; s++)
+        fill_edges(out, mcp_sim_rank_on(&timeline->program->plan, 0, s), &result->stages[s]);
 }
 
 /* --- trace --- */
