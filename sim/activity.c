@@ -46,9 +46,15 @@ void mcp_sim_use_route(struct mcp_sim_activity *activity, const struct mcp_sim_s
     }
 }
 
-void mcp_sim_use_ports(struct mcp_sim_activity *activity, const struct mcp_sim_shape *shape)
+void mcp_sim_use_ports(struct mcp_sim_activity *activity, const struct mcp_sim_phase *phases,
+                       int num_phases)
 {
-    mcp_sim_use_route(activity, shape, activity->class);
+    activity->fixed_ns = phases->fixed_ns;
+    activity->shared_ns = phases->shared_ns;
+    activity->flow.num_links = 0;
+    activity->more = phases + 1;
+    activity->num_more = num_phases - 1;
+    mcp_sim_use_route(activity, &phases->shape, activity->class);
 }
 
 struct mcp_sim_activities *mcp_sim_activities_new(struct mcp_arena *arena, int num_classes,
@@ -162,7 +168,24 @@ static void begin_sharing(struct mcp_sim_activities *all, struct mcp_sim_activit
     find_next(list);
 }
 
+/* Gives its links back. The list's first to end is not looked for. */
+static void end_sharing(struct mcp_sim_activities *all, const struct mcp_sim_activity *activity)
+{
+    if (activity->sharing && change_load(all, &activity->flow, -1))
+        share_again(all);
+}
+
 /* --- --- */
+
+static void begin_phase(struct mcp_sim_activities *all, struct mcp_sim_activity *activity)
+{
+    const struct mcp_sim_activity ended = *activity;
+    activity->sharing = false;
+    mcp_sim_use_ports(activity, ended.more, ended.num_more);
+    activity->end_ns = all->now_ns + activity->fixed_ns;
+    end_sharing(all, &ended);
+    find_next(&all->lists[activity->class]);
+}
 
 void mcp_sim_start(struct mcp_sim_activities *all, struct mcp_sim_activity activity)
 {
@@ -197,10 +220,13 @@ bool mcp_sim_next(struct mcp_sim_activities *all, struct mcp_sim_activity *out)
             begin_sharing(all, activity);
             continue;
         }
+        if (activity->num_more > 0) {
+            begin_phase(all, activity);
+            continue;
+        }
         *out = *activity;
         *activity = list->items[--list->count];
-        if (out->sharing && change_load(all, &out->flow, -1))
-            share_again(all);
+        end_sharing(all, out);
         find_next(list);
         return true;
     }

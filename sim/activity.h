@@ -1,8 +1,8 @@
 /* sim/activity.h: what is under way, and when each of it ends. Private to sim/.
  *
  * An activity takes its fixed time, then its shared time, longer where the links it
- * uses are shared. Those that end at the same nanosecond do so by class, then in the
- * order in which they were started. */
+ * uses are shared; then the same for each further phase. Those that end at the same
+ * nanosecond do so by class, then in the order in which they were started. */
 #ifndef MCP_SIM_ACTIVITY_H
 #define MCP_SIM_ACTIVITY_H
 
@@ -24,6 +24,8 @@ struct mcp_sim_activity {
     int64_t fixed_ns, shared_ns;
     int64_t sent_ns; /* messages: when it was begun */
     struct mcp_sim_flow flow;
+    int num_more; /* phases that follow, of collectives */
+    const struct mcp_sim_phase *more;
     /* the list's own */
     int64_t start_ns, last_ns, end_ns;
     uint64_t number;
@@ -31,8 +33,10 @@ struct mcp_sim_activity {
     double left_ns;
 };
 
-/* A collective: in and out of the class's own ports. */
-void mcp_sim_use_ports(struct mcp_sim_activity *activity, const struct mcp_sim_shape *shape);
+/* A collective: in and out of the class's own ports, phase by phase (1 or more), which
+ * must live as long as the activity. */
+void mcp_sim_use_ports(struct mcp_sim_activity *activity, const struct mcp_sim_phase *phases,
+                       int num_phases);
 /* A message: out of its own, into the peer's. */
 void mcp_sim_use_route(struct mcp_sim_activity *activity, const struct mcp_sim_shape *shape,
                        int peer);

@@ -7,6 +7,7 @@
 #include "step/estimate_parts.h"
 
 #include <math.h>
+#include <string.h>
 
 struct mcp_sim_blocks {
     struct mcp_arena *arena;
@@ -15,30 +16,6 @@ struct mcp_sim_blocks {
 };
 
 /* --- links --- */
-
-/* A ring through all members runs at the rate of its slowest tier and fills of the
- * others what that rate needs; members of one domain share their ports. */
-static struct mcp_sim_shape ring_shape(const struct mcp_pricing *pricing, unsigned axes)
-{
-    struct mcp_sim_shape shape = {{0}};
-    int ranks = mcp_group_size(pricing->plan, axes);
-    int inside = mcp_members_in(pricing, axes, 0, ranks);
-    double slowest = mcp_tier_bandwidth(pricing, 0);
-    if (inside > 1)
-        shape.loads[0] = 1 / mcp_tier_bandwidth(pricing, 0);
-    for (int tier = 1; tier < pricing->question->cluster->num_tiers && inside < ranks; tier++) {
-        int members = mcp_members_in(pricing, axes, tier, ranks);
-        if (members == inside)
-            continue;
-        double rate = inside * mcp_tier_bandwidth(pricing, tier);
-        shape.loads[tier] = 1 / rate;
-        slowest = fmin(slowest, rate);
-        inside = members;
-    }
-    for (int tier = 0; tier < MCP_MAX_TIERS; tier++)
-        shape.loads[tier] = fmin(1, shape.loads[tier] * slowest);
-    return shape;
-}
 
 /* The slower of both ends' links, as its price; see mcp_send_seconds(). */
 struct mcp_sim_shape mcp_sim_message_shape(const struct mcp_sim_steps *steps, int class, int side,
@@ -63,31 +40,42 @@ struct mcp_sim_shape mcp_sim_message_shape(const struct mcp_sim_steps *steps, in
 
 /* --- ops --- */
 
-static int64_t latency_ns(const struct mcp_pricing *pricing, const struct mcp_op *op)
+/* Each boundary is rounded once, so that phases sum to the op's time. */
+static void lay_phases(struct mcp_arena *arena, const struct mcp_transfer *transfer, double exposed,
+                       struct mcp_sim_op *out)
 {
-    if (mcp_op_code(op) == MCP_COLLECTIVE)
-        return mcp_to_ns(
-            mcp_collective_seconds(pricing, (enum mcp_function)op->function, op->group, 1));
-    return mcp_to_ns(MCP_SEND_START_S);
+    struct mcp_sim_phase *phases = MCP_ARRAY(arena, transfer->num_phases, struct mcp_sim_phase);
+    double seconds = 0;
+    int64_t before_ns = 0;
+    for (int i = 0; i < transfer->num_phases; i++) {
+        const struct mcp_transfer_phase *from = &transfer->phases[i];
+        bool last = i + 1 == transfer->num_phases;
+        int64_t fixed_ns = mcp_to_ns((seconds + from->latency_s) * exposed);
+        seconds += from->latency_s + from->links_s;
+        int64_t end_ns = last ? out->time_ns : mcp_to_ns(seconds * exposed);
+        fixed_ns = fixed_ns < end_ns ? fixed_ns : end_ns;
+        phases[i].fixed_ns = fixed_ns - before_ns;
+        phases[i].shared_ns = end_ns - fixed_ns;
+        memcpy(phases[i].shape.loads, from->loads, sizeof from->loads);
+        before_ns = end_ns;
+    }
+    out->num_phases = transfer->num_phases;
+    out->phases = phases;
 }
 
-static void price_op(const struct mcp_pricing *pricing, const struct mcp_op *op,
-                     struct mcp_sim_op *out)
+static void price_op(struct mcp_arena *arena, const struct mcp_pricing *pricing,
+                     const struct mcp_op *op, struct mcp_sim_op *out)
 {
-    out->time_ns = mcp_to_ns(mcp_op_seconds(pricing, op));
-    out->fixed_ns = out->time_ns;
+    struct mcp_transfer transfer;
     out->stream = op->stream;
     out->cost = mcp_op_cost(op);
+    out->time_ns = mcp_to_ns(mcp_op_seconds(pricing, op));
     if (!mcp_op_is_transfer(op))
         return;
     double exposed = mcp_op_exposed_frac(pricing, op);
     out->time_ns = mcp_to_ns(mcp_op_seconds(pricing, op) * exposed);
-    out->fixed_ns = llround((double)latency_ns(pricing, op) * exposed);
-    if (out->fixed_ns > out->time_ns)
-        out->fixed_ns = out->time_ns;
-    out->shares = out->fixed_ns < out->time_ns;
-    if (out->shares)
-        out->shape = ring_shape(pricing, op->group);
+    mcp_transfer_of(pricing, op, &transfer);
+    lay_phases(arena, &transfer, exposed, out);
 }
 
 /* Waits of op i, those that queues and stops imply included. Returns how many. */
@@ -163,7 +151,7 @@ static void make_block(struct mcp_sim_blocks *blocks, const struct mcp_pricing *
     out->num_ops = block->num_ops;
     out->ops = MCP_ARRAY(blocks->arena, block->num_ops, struct mcp_sim_op);
     for (int i = 0; i < block->num_ops; i++) {
-        price_op(pricing, &block->ops[i], &out->ops[i]);
+        price_op(blocks->arena, pricing, &block->ops[i], &out->ops[i]);
         launches += mcp_op_launches(pricing, &block->ops[i]);
     }
     join_ops(blocks->arena, block, out);

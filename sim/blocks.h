@@ -13,13 +13,18 @@ struct mcp_sim_shape {
     double loads[MCP_MAX_TIERS];
 };
 
+/* A part of a transfer: first its latency, then links, alone on them for so long. */
+struct mcp_sim_phase {
+    int64_t fixed_ns, shared_ns;
+    struct mcp_sim_shape shape;
+};
+
 struct mcp_sim_op {
-    int64_t time_ns;  /* as priced, exposed part only */
-    int64_t fixed_ns; /* of it, latency: no link is used */
-    bool shares;      /* a transfer: the rest uses links */
+    int64_t time_ns; /* as priced, exposed part only */
     unsigned char stream;
     enum mcp_cost cost;
-    struct mcp_sim_shape shape;
+    int num_phases; /* of a transfer, one after the other: they sum to time_ns; 0: no transfer */
+    const struct mcp_sim_phase *phases;
     int num_before; /* ops it waits for */
     int first_after, num_after;
 };

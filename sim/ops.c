@@ -4,8 +4,10 @@
 #include "sim/activity.h"
 #include "sim/blocks.h"
 #include "sim/end.h"
+#include "step/price_parts.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 struct message {
@@ -38,6 +40,7 @@ struct rank {
     struct transfer *queue; /* [transfers of the class] */
     int queued, moved;
     bool moving;
+    struct mcp_sim_phase *phases; /* of the one under way */
     int *pending;      /* [cell] gathers on their way */
     int64_t *alone_ns; /* [cell] */
     struct mail mail[2];
@@ -112,10 +115,9 @@ static void start_op(struct play *play, int c, int index)
 {
     const struct mcp_sim_op *op = &play->ranks[c].block->ops[index];
     struct mcp_sim_activity activity = {
-        .kind = MCP_SIM_OP, .class = c, .index = index, .fixed_ns = op->fixed_ns};
-    activity.shared_ns = op->time_ns - op->fixed_ns;
-    if (op->shares)
-        mcp_sim_use_ports(&activity, &op->shape);
+        .kind = MCP_SIM_OP, .class = c, .index = index, .fixed_ns = op->time_ns};
+    if (op->num_phases > 0)
+        mcp_sim_use_ports(&activity, op->phases, op->num_phases);
     mcp_sim_start(play->activities, activity);
 }
 
@@ -189,7 +191,30 @@ static void end_op(struct play *play, const struct mcp_sim_activity *activity)
 
 /* --- data stream --- */
 
-/* The largest collective of the block says which links it uses, for all of it. */
+/* All phases of the block's transfers, one after the other, each made shorter so that they
+ * sum to `time_ns`: the share that runs beside compute. Returns how many. */
+static int scale_phases(const struct mcp_sim_block *block, int64_t time_ns,
+                        struct mcp_sim_phase *phases)
+{
+    int count = 0;
+    int64_t total_ns = 0, done_ns = 0, before_ns = 0;
+    for (int i = 0; i < block->num_ops; i++)
+        total_ns += block->ops[i].num_phases > 0 ? block->ops[i].time_ns : 0;
+    double scale = total_ns > 0 ? (double)time_ns / (double)total_ns : 0;
+    for (int i = 0; i < block->num_ops; i++)
+        for (int p = 0; p < block->ops[i].num_phases; p++) {
+            struct mcp_sim_phase *phase = &phases[count++];
+            *phase = block->ops[i].phases[p];
+            int64_t fixed_end_ns = llround((double)(done_ns + phase->fixed_ns) * scale);
+            done_ns += phase->fixed_ns + phase->shared_ns;
+            int64_t end_ns = done_ns < total_ns ? llround((double)done_ns * scale) : time_ns;
+            phase->fixed_ns = fixed_end_ns - before_ns;
+            phase->shared_ns = end_ns - fixed_end_ns;
+            before_ns = end_ns;
+        }
+    return count;
+}
+
 static void start_transfer(struct play *play, int c)
 {
     struct rank *rank = &play->ranks[c];
@@ -197,22 +222,11 @@ static void start_transfer(struct play *play, int c)
     const struct mcp_sim_step *step = transfer->step;
     const struct mcp_sim_block *block =
         mcp_sim_block_of(play->blocks, c, entry_of(play, c, transfer->slot, step));
-    struct mcp_sim_activity activity = {.kind = MCP_SIM_DATA, .class = c};
-    const struct mcp_sim_op *largest = NULL;
-    int64_t fixed_ns = 0, time_ns = step->price->time_ns;
-    for (int i = 0; i < block->num_ops; i++) {
-        const struct mcp_sim_op *op = &block->ops[i];
-        fixed_ns += op->fixed_ns;
-        if (op->shares && (largest == NULL || op->time_ns > largest->time_ns))
-            largest = op;
-    }
-    activity.fixed_ns = step->data_ns;
-    if (largest != NULL && time_ns > 0 && fixed_ns < time_ns) {
-        double hidden = (double)step->data_ns / (double)time_ns;
-        activity.fixed_ns = (int64_t)((double)fixed_ns * hidden);
-        activity.shared_ns = step->data_ns - activity.fixed_ns;
-        mcp_sim_use_ports(&activity, &largest->shape);
-    }
+    struct mcp_sim_activity activity = {
+        .kind = MCP_SIM_DATA, .class = c, .fixed_ns = step->data_ns};
+    int count = scale_phases(block, step->data_ns, rank->phases);
+    if (count > 0)
+        mcp_sim_use_ports(&activity, rank->phases, count);
     rank->moving = true;
     mcp_sim_start(play->activities, activity);
 }
@@ -494,6 +508,12 @@ static int largest_block(const struct mcp_program *program)
     return largest;
 }
 
+/* Phases of one block's transfers, at most. */
+static int most_phases(const struct mcp_program *program)
+{
+    return largest_block(program) * MCP_MAX_PHASES;
+}
+
 static int count_transfers(const struct play *play, int c)
 {
     int count = 0;
@@ -513,6 +533,7 @@ static void make_rank(struct mcp_arena *arena, struct play *play, int c)
     rank->slot_start_ns = -1;
     rank->left_before = MCP_ARRAY(arena, largest_block(play->program), int);
     rank->queue = MCP_ARRAY(arena, count_transfers(play, c), struct transfer);
+    rank->phases = MCP_ARRAY(arena, most_phases(play->program), struct mcp_sim_phase);
     rank->pending = MCP_ARRAY(arena, cells, int);
     rank->alone_ns = MCP_ARRAY(arena, cells, int64_t);
     for (int i = 0; i < 2; i++)
