@@ -1,10 +1,8 @@
 /* sim/engine.c: plays pipelines of ranks, entry by entry. */
 #include "sim/sim.h"
 
-#include "core/mesh.h"
-#include "sim/cells.h"
-#include "sim/noise.h"
 #include "sim/steps.h"
+#include "sim/unequal.h"
 
 #include <assert.h>
 #include <math.h>
@@ -28,8 +26,8 @@ struct rank {
     int64_t *ready_ns;    /* [layer][copy] gathered weights */
     int64_t *alone_ns;    /* ... and what of that transfer stands alone, once */
     struct mail mail[2];
-    int64_t slot_start_ns;        /* of the slot at hand; -1: not begun */
-    double stretch, mean_stretch; /* of the slot: the slowest rank's factor, and their mean */
+    int64_t slot_start_ns; /* of the slot at hand; -1: not begun */
+    struct mcp_sim_stretch stretch; /* of the slot */
     double cost_s[MCP_NUM_COSTS], comm_s[MCP_NUM_COSTS], busy_s;
     struct mcp_sim_slot_time *times;
 };
@@ -37,16 +35,10 @@ struct rank {
 struct play {
     const struct mcp_sim_steps *steps;
     const struct mcp_program *program;
-    const struct mcp_sim_options *options;
-    struct mcp_sim_cells cells;
-    bool unequal;
-    int cell;                  /* the pipeline at hand */
-    int slow_stage, slow_cell; /* of the slow port; -1: none */
-    int weight, total_weight;
+    struct mcp_sim_unequal unequal;
+    int cell;           /* the pipeline at hand */
     struct rank *ranks; /* [classes] */
-    int64_t *offsets;   /* [classes] ranks on stage s lie so far from stage 0's */
     int64_t worst_ns;
-    enum mcp_cost group_cost; /* waiting for slower ranks of one's group */
     struct mcp_sim_result *out;
 };
 
@@ -63,26 +55,6 @@ static int64_t larger(int64_t a, int64_t b)
 static double seconds(int64_t ns)
 {
     return (double)ns * 1e-9;
-}
-
-/* --- unequal ranks --- */
-
-/* How much slower than priced the slot's compute is: a group waits for its slowest. */
-static void draw_stretch(const struct play *play, int class, struct rank *rank)
-{
-    const struct mcp_sim_options *options = play->options;
-    double largest = 0, sum = 0, noise = options->noise;
-    int first = play->cells.first[play->cell], end = play->cells.first[play->cell + 1];
-    for (int i = first; i < end; i++) {
-        int r = play->cells.members[i] + (int)play->offsets[class];
-        double factor = r == options->slow_rank ? options->slow_factor : 1;
-        if (noise > 0)
-            factor *= exp(noise * mcp_sim_normal(options->seed, r, rank->slot) - noise * noise / 2);
-        largest = fmax(largest, factor);
-        sum += factor;
-    }
-    rank->stretch = largest;
-    rank->mean_stretch = sum / (end - first);
 }
 
 static int64_t stretched_ns(const struct mcp_sim_step *step, double stretch)
@@ -109,17 +81,17 @@ static void run_compute(const struct play *play, struct rank *rank, const struct
         idle_for_data(rank, rank->now_ns + rank->alone_ns[step->cell]);
         rank->alone_ns[step->cell] = 0;
     }
-    int64_t time_ns = stretched_ns(step, rank->stretch);
+    int64_t time_ns = stretched_ns(step, rank->stretch.largest);
     for (int i = 0; i < MCP_NUM_COSTS; i++) {
         rank->cost_s[i] += step->price->cost_s[i];
         rank->comm_s[i] += step->price->comm_s[i];
     }
-    if (play->unequal) {
-        double own = seconds(stretched_ns(step, rank->mean_stretch) - step->time_ns);
+    if (play->unequal.any) {
+        double own = seconds(stretched_ns(step, rank->stretch.mean) - step->time_ns);
         double stretch_s = seconds(step->stretch_ns);
         for (int i = MCP_COST_MATMUL; stretch_s > 0 && i < MCP_COST_TENSOR; i++)
             rank->cost_s[i] += step->price->cost_s[i] * own / stretch_s;
-        rank->cost_s[play->group_cost] += seconds(time_ns - step->time_ns) - own;
+        rank->cost_s[play->unequal.group_cost] += seconds(time_ns - step->time_ns) - own;
     }
     rank->now_ns += time_ns;
     rank->busy_s += seconds(rank->now_ns - start);
@@ -191,38 +163,6 @@ static bool run_step(struct play *play, int class, struct rank *rank,
     return true;
 }
 
-/* A group is as slow as the slowest port among its ranks. Groups of compute are within
- * a cell; data groups reach over the cells of a stage; a message has two ends. */
-static bool is_slow(const struct play *play, int class, const struct mcp_sim_step *step)
-{
-    int p = play->program->num_classes;
-    bool cell = play->cell == play->slow_cell, stage = class == play->slow_stage;
-    switch (step->kind) {
-    case MCP_SIM_COMPUTE:
-        return cell && stage;
-    case MCP_SIM_GATHER:
-    case MCP_SIM_REDUCE:
-        return stage;
-    default:
-        return cell && (stage || (class + (step->side ? 1 : p - 1)) % p == play->slow_stage);
-    }
-}
-
-static const struct mcp_sim_step *step_at(const struct play *play, int class, int list, int index)
-{
-    const struct mcp_sim_step *step = &play->steps->lists[list].steps[index];
-    if (play->slow_stage >= 0 && is_slow(play, class, step))
-        return &play->steps->slow->lists[list].steps[index];
-    return step;
-}
-
-/* The class's transfers of once a step. */
-static const struct mcp_sim_class *edges_of(const struct play *play, int class)
-{
-    return class == play->slow_stage ? &play->steps->slow->classes[class]
-                                     : &play->steps->classes[class];
-}
-
 /* As far as the rank comes with the messages it has; true when it moved. */
 static bool run_rank(struct play *play, int class)
 {
@@ -233,11 +173,10 @@ static bool run_rank(struct play *play, int class)
         int list = of->slots[rank->slot].list;
         if (rank->step == 0 && rank->slot_start_ns < 0) {
             rank->slot_start_ns = rank->now_ns;
-            if (play->unequal)
-                draw_stretch(play, class, rank);
+            rank->stretch = mcp_sim_stretch_of(&play->unequal, play->cell, class, rank->slot);
         }
         for (; rank->step < play->steps->lists[list].num_steps; rank->step++) {
-            if (!run_step(play, class, rank, step_at(play, class, list, rank->step)))
+            if (!run_step(play, class, rank, mcp_sim_step_at(&play->unequal, play->cell, class, list, rank->step)))
                 return moved;
             moved = true;
             play->out->events++;
@@ -255,11 +194,10 @@ static void reset_rank(const struct play *play, int class)
 {
     struct rank *rank = &play->ranks[class];
     size_t cells = ((size_t)play->program->num_layers + 1) * (size_t)play->steps->num_copies;
-    int64_t head_ns = edges_of(play, class)->head_ns;
+    int64_t head_ns = mcp_sim_edges_of(&play->unequal, class)->head_ns;
     rank->slot = rank->step = 0;
     rank->slot_start_ns = -1;
     rank->now_ns = rank->data_free_ns = head_ns;
-    rank->stretch = rank->mean_stretch = 1;
     rank->busy_s = 0;
     memset(rank->ready_ns, 0, cells * sizeof *rank->ready_ns);
     memset(rank->alone_ns, 0, cells * sizeof *rank->alone_ns);
@@ -275,7 +213,7 @@ static void reset_rank(const struct play *play, int class)
 static int64_t end_rank(const struct play *play, int class)
 {
     struct rank *rank = &play->ranks[class];
-    int64_t tail_ns = edges_of(play, class)->tail_ns, end_ns = rank->now_ns;
+    int64_t tail_ns = mcp_sim_edges_of(&play->unequal, class)->tail_ns, end_ns = rank->now_ns;
     idle_for_data(rank, rank->data_free_ns);
     idle_for_data(rank, rank->now_ns + tail_ns);
     rank->comm_s[MCP_COST_DATA] += seconds(tail_ns);
@@ -290,7 +228,7 @@ static void add_rank(struct play *play, int class)
 {
     const struct rank *rank = &play->ranks[class];
     struct mcp_sim_stage *stage = &play->out->stages[class];
-    double share = (double)play->weight / play->total_weight;
+    double share = mcp_sim_cell_share(&play->unequal, play->cell);
     for (int i = 0; i < MCP_NUM_COSTS; i++) {
         stage->cost_s[i] += rank->cost_s[i] * share;
         play->out->comm_s[i] += rank->comm_s[i] * share / play->program->num_classes;
@@ -337,7 +275,6 @@ static void make_room(struct mcp_arena *arena, struct play *play)
     const struct mcp_program *program = play->program;
     size_t cells = ((size_t)program->num_layers + 1) * (size_t)play->steps->num_copies;
     play->ranks = MCP_ARRAY(arena, program->num_classes, struct rank);
-    play->offsets = MCP_ARRAY(arena, program->num_classes, int64_t);
     mcp_sim_result_new(arena, program, play->out);
     for (int c = 0; c < program->num_classes; c++) {
         struct rank *rank = &play->ranks[c];
@@ -348,53 +285,19 @@ static void make_room(struct mcp_arena *arena, struct play *play)
         rank->alone_ns = MCP_ARRAY(arena, cells, int64_t);
         for (int i = 0; i < 2; i++)
             rank->mail[i].items = MCP_ARRAY(arena, num_slots, struct message);
-        play->offsets[c] = mcp_sim_rank_on(&program->plan, 0, c);
     }
-}
-
-static enum mcp_cost cost_of_waiting(const struct mcp_plan *plan)
-{
-    if (plan->tensor_parallel > 1)
-        return MCP_COST_TENSOR;
-    if (plan->context_parallel > 1)
-        return MCP_COST_CONTEXT;
-    return plan->expert_parallel > 1 ? MCP_COST_EXPERT : MCP_COST_DATA;
-}
-
-static void make_cells(struct mcp_arena *arena, struct play *play)
-{
-    const struct mcp_program *program = play->program;
-    int port = play->options->slow_port;
-    play->cells = mcp_sim_cells_of(arena, &program->plan);
-    play->total_weight = mcp_plan_world(&program->plan) / program->num_classes;
-    play->out->num_cells = play->cells.num_cells;
-    if (play->steps->slow == NULL)
-        return;
-    play->slow_stage = mcp_mesh_coordinate(&program->plan, port).pipeline;
-    int first = port - (int)play->offsets[play->slow_stage]; /* of its pipeline */
-    for (int cell = 0; cell < play->cells.num_cells; cell++)
-        for (int i = play->cells.first[cell]; i < play->cells.first[cell + 1]; i++)
-            if (play->cells.members[i] == first)
-                play->slow_cell = cell;
 }
 
 void mcp_sim_play_steps(struct mcp_arena *arena, const struct mcp_sim_steps *steps,
                         const struct mcp_sim_options *options, struct mcp_sim_result *out)
 {
     const struct mcp_program *program = steps->program;
-    struct play play = {.steps = steps, .program = program, .options = options, .out = out};
-    play.weight = play.total_weight = 1;
-    play.slow_stage = play.slow_cell = -1;
-    play.group_cost = cost_of_waiting(&program->plan);
-    play.unequal = options->noise > 0 || options->slow_rank >= 0 || steps->slow != NULL;
+    struct play play = {.steps = steps, .program = program, .out = out};
     make_room(arena, &play);
-    if (play.unequal)
-        make_cells(arena, &play);
-    for (play.cell = 0; play.cell < out->num_cells; play.cell++) {
-        if (play.unequal)
-            play.weight = play.cells.first[play.cell + 1] - play.cells.first[play.cell];
+    mcp_sim_unequal_of(arena, steps, options, &play.unequal);
+    out->num_cells = play.unequal.cells.num_cells;
+    for (; play.cell < out->num_cells; play.cell++)
         play_pipeline(&play);
-    }
     mcp_sim_finish(steps, out);
 }
 
