@@ -44,12 +44,12 @@
 
 /* What one step's scalars are, alike on all ranks; kept by the interpreter's owner. */
 struct mcp_step_inputs {
-    int64_t step;           /* from 0 */
-    double learning_rate;   /* of this step */
+    int64_t step;         /* from 0 */
+    double learning_rate; /* of this step */
     double beta1, beta2, epsilon, weight_decay;
-    double clip_norm;       /* 0: none */
-    double loss_scale;      /* of fp16; 1 otherwise */
-    int64_t tokens;         /* of the whole batch: what the loss is a mean over */
+    double clip_norm;  /* 0: none */
+    double loss_scale; /* of fp16; 1 otherwise */
+    int64_t tokens;    /* of the whole batch: what the loss is a mean over */
 };
 
 /* What came of it. Host functions of the epilogue fill it. */
@@ -68,8 +68,8 @@ struct mcp_batch {
 
 struct mcp_rank {
     const struct mcp_program *program;
-    int rank;                     /* of the world */
-    struct mcp_coordinate at;     /* its place in the mesh */
+    int rank;                 /* of the world */
+    struct mcp_coordinate at; /* its place in the mesh */
     struct mcp_step_inputs inputs;
     struct mcp_step_outputs outputs;
     const struct mcp_batch *batch;
@@ -106,7 +106,7 @@ struct mcp_backend_calls {
     bool (*supports)(enum mcp_function function, enum mcp_dtype dtype);
 
     /* One block for all of a rank's buffers, `bytes` long, filled with NaN patterns so
-     * that reading what nobody wrote shows. MCP_RUN with one sentence when it is not to
+     * that reading what nobody wrote shows. MCP_RUN_FAILURE with one sentence when it is not to
      * be had. Freed by close(). */
     enum mcp_status (*allocate)(struct mcp_backend *backend, int64_t bytes, void **memory,
                                 struct mcp_error *err);
@@ -116,7 +116,7 @@ struct mcp_backend_calls {
 
     /* The next op queued on `stream` starts after `ticket`. */
     void (*wait)(struct mcp_backend *backend, enum mcp_stream stream, struct mcp_ticket ticket);
-    /* Queues an op on its stream. MCP_RUN names what failed: a peer lost, memory, a
+    /* Queues an op on its stream. MCP_RUN_FAILURE names what failed: a peer lost, memory, a
      * function that the backend lacks. */
     enum mcp_status (*launch)(struct mcp_backend *backend, const struct mcp_launch *launch,
                               struct mcp_ticket *ticket, struct mcp_error *err);

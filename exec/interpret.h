@@ -24,7 +24,7 @@ struct mcp_interpret_options {
 
 /* Asks the backend for every function of the program and takes the rank's memory.
  * MCP_INVALID with one sentence: the first function that the backend lacks, and what of
- * the layer it is; MCP_RUN: no memory. All must outlive the interpreter. */
+ * the layer it is; MCP_RUN_FAILURE: no memory. All must outlive the interpreter. */
 enum mcp_status mcp_interpreter_new(struct mcp_arena *arena, struct mcp_rank *rank,
                                     const struct mcp_backend_calls *calls,
                                     struct mcp_backend *backend,

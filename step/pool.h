@@ -40,6 +40,11 @@ struct mcp_place mcp_pool_place(const struct mcp_pool *pool, const struct mcp_en
 /* A buffer that lasts: of a layer, or with layer < 0 of the rank. */
 struct mcp_place mcp_pool_lasting(const struct mcp_pool *pool, int layer, int index);
 
+/* Places of gradients that one microbatch's reduction empties: they start out zero. */
+int mcp_pool_turns(const struct mcp_pool *pool, const struct mcp_place **places);
+/* The type of a layer that the class runs; -1: it does not. */
+int mcp_pool_type(const struct mcp_pool *pool, int layer);
+
 /* Further earlier ops of the block that op must wait for, since it takes over the bytes
  * of scratch that they used on other streams; returns how many. */
 int mcp_pool_waits(const struct mcp_pool *pool, int type, int role, int op,

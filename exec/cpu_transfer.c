@@ -1,0 +1,429 @@
+/* exec/cpu_transfer.c: which messages a transfer is, and sums in the members' order. */
+#include "exec/cpu_transfer.h"
+
+#include <string.h>
+
+/* Elements of a shard that are reduced at once: room for k of them is all that is held. */
+enum { PIECE = 1 << 18, BLOCK = 512 };
+
+static int64_t size_of(unsigned char dtype)
+{
+    return dtype == MCP_BF16 || dtype == MCP_F16 ? 2 : dtype == MCP_U8 || dtype == MCP_F8 ? 1 : 4;
+}
+
+static bool is_reduction(enum mcp_function function)
+{
+    return function == MCP_FN_ALL_REDUCE || function == MCP_FN_ALL_REDUCE_MAX ||
+           function == MCP_FN_REDUCE_SCATTER;
+}
+
+bool mcp_cpu_transfer_supports(enum mcp_function function, enum mcp_dtype dtype)
+{
+    switch (function) {
+    case MCP_FN_ALL_REDUCE:
+    case MCP_FN_ALL_REDUCE_MAX:
+    case MCP_FN_REDUCE_SCATTER:
+        return dtype == MCP_F32 || dtype == MCP_BF16;
+    case MCP_FN_ALL_GATHER:
+    case MCP_FN_ALL_TO_ALL:
+    case MCP_FN_ALL_TO_ALL_V:
+    case MCP_FN_SEND:
+    case MCP_FN_RECEIVE:
+    case MCP_FN_SHIFT:
+        return dtype == MCP_F32 || dtype == MCP_BF16 || dtype == MCP_I32 || dtype == MCP_U8;
+    default:
+        return false;
+    }
+}
+
+/* --- shards --- */
+
+static int members(const struct mcp_cpu_transfer *t)
+{
+    return t->channel == NULL ? 1 : mcp_cpu_channel_size(t->channel);
+}
+
+static int own(const struct mcp_cpu_transfer *t)
+{
+    return t->channel == NULL ? 0 : mcp_cpu_channel_index(t->channel);
+}
+
+struct range {
+    int64_t first, count;
+};
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static struct range shard_of(const struct mcp_cpu_transfer *t, int member)
+{
+    int64_t q = (t->elements + members(t) - 1) / members(t);
+    int64_t first = smaller(member * q, t->elements);
+    return (struct range){first, smaller(first + q, t->elements) - first};
+}
+
+/* What of a member's shard is in the piece at hand. */
+static struct range piece_of(const struct mcp_cpu_transfer *t, int member)
+{
+    struct range shard = shard_of(t, member);
+    int64_t skip = smaller(t->piece, shard.count);
+    return (struct range){shard.first + skip, smaller(PIECE, shard.count - skip)};
+}
+
+static int64_t longest_piece(const struct mcp_cpu_transfer *t)
+{
+    return smaller(PIECE, (t->elements + members(t) - 1) / members(t));
+}
+
+/* --- sums --- */
+
+static float from_bf16(uint16_t x)
+{
+    uint32_t bits = (uint32_t)x << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* To nearest, ties to even; NaN stays one. */
+static uint16_t to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)((bits >> 16) | 0x40);
+    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+static void load(unsigned char dtype, const char *from, int64_t first, int count, float *out)
+{
+    if (dtype == MCP_F32) {
+        memcpy(out, from + 4 * first, (size_t)count * sizeof *out);
+        return;
+    }
+    const uint16_t *x = (const uint16_t *)(const void *)from + first;
+    for (int i = 0; i < count; i++)
+        out[i] = from_bf16(x[i]);
+}
+
+static void store(unsigned char dtype, char *to, int64_t first, int count, const float *values)
+{
+    if (dtype == MCP_F32) {
+        memcpy(to + 4 * first, values, (size_t)count * sizeof *values);
+        return;
+    }
+    uint16_t *x = (uint16_t *)(void *)to + first;
+    for (int i = 0; i < count; i++)
+        x[i] = to_bf16(values[i]);
+}
+
+/* NaN wins, so that no rank misses one. */
+static void combine(bool max, float *sum, const float *more, int count)
+{
+    if (!max) {
+        for (int i = 0; i < count; i++)
+            sum[i] += more[i];
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        sum[i] = sum[i] >= more[i] || sum[i] != sum[i] ? sum[i] : more[i];
+}
+
+/* Where the pieces of the members lie: in room, the own one in the buffer. */
+static const char *source(const struct mcp_cpu_transfer *t, int member, int64_t own_first)
+{
+    int64_t size = size_of(t->dtype);
+    return member == own(t) ? t->from + own_first * size
+                            : t->room + member * longest_piece(t) * size;
+}
+
+/* Of the own shard's piece; `to` is where its first element goes. */
+static void reduce_piece(const struct mcp_cpu_transfer *t, char *to)
+{
+    float sum[BLOCK], more[BLOCK];
+    struct range piece = piece_of(t, own(t));
+    for (int64_t at = 0; at < piece.count; at += BLOCK) {
+        int count = (int)smaller(BLOCK, piece.count - at);
+        load(t->dtype, source(t, 0, piece.first), at, count, sum);
+        for (int j = 1; j < members(t); j++) {
+            load(t->dtype, source(t, j, piece.first), at, count, more);
+            combine(t->function == MCP_FN_ALL_REDUCE_MAX, sum, more, count);
+        }
+        if (t->accumulate) {
+            load(t->dtype, to, at, count, more);
+            combine(false, sum, more, count);
+        }
+        store(t->dtype, to, at, count, sum);
+    }
+}
+
+/* --- messages --- */
+
+static enum mcp_status post_pieces(struct mcp_cpu_transfer *t, struct mcp_error *err)
+{
+    int64_t size = size_of(t->dtype), room = longest_piece(t) * size;
+    struct range mine = piece_of(t, own(t));
+    for (int j = 0; j < members(t); j++) {
+        struct range theirs = piece_of(t, j);
+        if (j == own(t))
+            continue;
+        MCP_TRY(mcp_cpu_receive(t->channel, t->room + j * room, mine.count * size, j, err));
+        MCP_TRY(
+            mcp_cpu_send(t->channel, t->from + theirs.first * size, theirs.count * size, j, err));
+    }
+    return MCP_OK;
+}
+
+/* Every member's shard of `to` to every other. */
+static enum mcp_status post_shards(struct mcp_cpu_transfer *t, struct mcp_error *err)
+{
+    int64_t size = size_of(t->dtype);
+    struct range mine = shard_of(t, own(t));
+    for (int j = 0; j < members(t); j++) {
+        struct range theirs = shard_of(t, j);
+        if (j == own(t))
+            continue;
+        MCP_TRY(
+            mcp_cpu_receive(t->channel, t->to + theirs.first * size, theirs.count * size, j, err));
+        MCP_TRY(mcp_cpu_send(t->channel, t->to + mine.first * size, mine.count * size, j, err));
+    }
+    return MCP_OK;
+}
+
+static enum mcp_status post_blocks(struct mcp_cpu_transfer *t, struct mcp_error *err)
+{
+    int64_t bytes = t->elements / members(t) * size_of(t->dtype);
+    for (int j = 0; j < members(t); j++) {
+        if (j == own(t)) {
+            memcpy(t->to + j * bytes, t->from + j * bytes, (size_t)bytes);
+            continue;
+        }
+        MCP_TRY(mcp_cpu_receive(t->channel, t->to + j * bytes, bytes, j, err));
+        MCP_TRY(mcp_cpu_send(t->channel, t->from + j * bytes, bytes, j, err));
+    }
+    return MCP_OK;
+}
+
+/* Rows by expert: sorted as this rank has them, or grouped as its experts get them. */
+struct rows {
+    int experts, local; /* of all, of this rank */
+    int64_t row_bytes;
+    const int32_t *has;  /* [experts] */
+    const int32_t *gets; /* [members][local] */
+};
+
+static struct rows rows_of(const struct mcp_cpu_transfer *t)
+{
+    int experts = (int)t->num_experts;
+    return (struct rows){experts, experts / members(t), t->first * size_of(t->dtype), t->sizes,
+                         t->sizes + experts};
+}
+
+/* Bytes before the rows of local expert `expert` that come from `member`. */
+static int64_t grouped_offset(const struct rows *rows, int num_members, int member, int expert)
+{
+    int64_t before = 0;
+    for (int g = 0; g < expert; g++)
+        for (int j = 0; j < num_members; j++)
+            before += rows->gets[j * rows->local + g];
+    for (int j = 0; j < member; j++)
+        before += rows->gets[j * rows->local + expert];
+    return before * rows->row_bytes;
+}
+
+static enum mcp_status check_room(const struct mcp_cpu_transfer *t, const struct rows *rows,
+                                  struct mcp_error *err)
+{
+    int64_t total = t->delta > 0 ? grouped_offset(rows, members(t), 0, rows->local) : 0;
+    for (int x = 0; t->delta < 0 && x < rows->experts; x++)
+        total += rows->has[x] * rows->row_bytes;
+    if (total > t->to_bytes)
+        return mcp_fail(err, MCP_RUN_FAILURE,
+                        "routing sends %lld bytes of tokens to the experts of one rank, which has "
+                        "room for %lld: use a smaller expert_parallel or microbatch_size",
+                        (long long)total, (long long)t->to_bytes);
+    return MCP_OK;
+}
+
+/* Rows of one expert between the sorted side `sorted`, here, and the grouped side. */
+static enum mcp_status post_expert(struct mcp_cpu_transfer *t, const struct rows *rows, int expert,
+                                   int64_t sorted, struct mcp_error *err)
+{
+    int owner = expert / rows->local, expert_there = expert % rows->local;
+    int64_t bytes = rows->has[expert] * rows->row_bytes;
+    if (owner == own(t)) {
+        int64_t grouped = grouped_offset(rows, members(t), own(t), expert_there);
+        memcpy(t->to + (t->delta > 0 ? grouped : sorted),
+               t->from + (t->delta > 0 ? sorted : grouped), (size_t)bytes);
+        return MCP_OK;
+    }
+    return t->delta > 0 ? mcp_cpu_send(t->channel, t->from + sorted, bytes, owner, err)
+                        : mcp_cpu_receive(t->channel, t->to + sorted, bytes, owner, err);
+}
+
+static enum mcp_status post_rows(struct mcp_cpu_transfer *t, struct mcp_error *err)
+{
+    struct rows rows = rows_of(t);
+    int64_t sorted = 0;
+    MCP_TRY(check_room(t, &rows, err));
+    for (int x = 0; x < rows.experts; x++) {
+        MCP_TRY(post_expert(t, &rows, x, sorted, err));
+        sorted += rows.has[x] * rows.row_bytes;
+    }
+    for (int j = 0; j < members(t); j++)
+        for (int g = 0; j != own(t) && g < rows.local; g++) {
+            int64_t grouped = grouped_offset(&rows, members(t), j, g);
+            int64_t bytes = rows.gets[j * rows.local + g] * rows.row_bytes;
+            MCP_TRY(t->delta > 0 ? mcp_cpu_receive(t->channel, t->to + grouped, bytes, j, err)
+                                 : mcp_cpu_send(t->channel, t->from + grouped, bytes, j, err));
+        }
+    return MCP_OK;
+}
+
+static int neighbour(const struct mcp_cpu_transfer *t, int delta)
+{
+    int k = members(t);
+    return ((own(t) + delta) % k + k) % k;
+}
+
+static enum mcp_status post_messages(struct mcp_cpu_transfer *t, struct mcp_error *err)
+{
+    int64_t bytes = t->elements * size_of(t->dtype);
+    bool sends = t->function != MCP_FN_RECEIVE, receives = t->function != MCP_FN_SEND;
+    int from = neighbour(t, t->function == MCP_FN_SHIFT ? -t->delta : t->delta);
+    if (t->channel == NULL)
+        return mcp_fail(err, MCP_RUN_FAILURE, "a message within a group of one rank");
+    if (receives)
+        MCP_TRY(mcp_cpu_receive(t->channel, t->to, bytes, from, err));
+    if (sends)
+        MCP_TRY(mcp_cpu_send(t->channel, t->from, bytes, neighbour(t, t->delta), err));
+    return MCP_OK;
+}
+
+/* --- the steps of a transfer --- */
+
+void mcp_cpu_transfer_set(const struct mcp_launch *launch, struct mcp_cpu_channel *channel,
+                          struct mcp_cpu_transfer *t)
+{
+    const struct mcp_op *op = launch->op;
+    char *room = t->room;
+    int64_t room_bytes = t->room_bytes, size = size_of(op->dtype);
+    *t = (struct mcp_cpu_transfer){.channel = channel,
+                                   .function = op->function,
+                                   .dtype = op->dtype,
+                                   .delta = op->delta,
+                                   .elements = op->dims[0],
+                                   .first = op->dims[1],
+                                   .from = op->num_reads > 0 ? launch->reads[0] : NULL,
+                                   .to = op->num_writes > 0 ? launch->writes[0] : NULL,
+                                   .to_bytes = launch->write_bytes[0],
+                                   .room = room,
+                                   .room_bytes = room_bytes};
+    if (op->function == MCP_FN_ALL_TO_ALL_V) {
+        t->sizes = launch->reads[1];
+        t->num_experts = launch->type->facts.num_experts;
+        return;
+    }
+    if (t->from != NULL && t->from == t->to)
+        t->from = t->to = t->to + t->first * size;
+    const struct mcp_buffer *buffer =
+        op->num_writes > 0 ? mcp_operand_buffer(launch->rank->program, launch->type, op->writes[0])
+                           : NULL;
+    t->accumulate = op->function == MCP_FN_REDUCE_SCATTER && t->from != t->to &&
+                    buffer->kind == MCP_BUFFER_GRADIENT;
+}
+
+static void make_room(struct mcp_arena *arena, struct mcp_cpu_transfer *t)
+{
+    int64_t bytes = members(t) * longest_piece(t) * size_of(t->dtype);
+    if (bytes <= t->room_bytes)
+        return;
+    t->room = MCP_ARRAY(arena, bytes, char);
+    t->room_bytes = bytes;
+}
+
+/* The own shard into its place among all. */
+static void place_shard(const struct mcp_cpu_transfer *t)
+{
+    struct range mine = shard_of(t, own(t));
+    int64_t size = size_of(t->dtype);
+    if (t->from != t->to)
+        memcpy(t->to + mine.first * size, t->from, (size_t)(mine.count * size));
+}
+
+static enum mcp_status post(struct mcp_cpu_transfer *t, struct mcp_error *err)
+{
+    switch (t->function) {
+    case MCP_FN_ALL_GATHER:
+        place_shard(t);
+        return post_shards(t, err);
+    case MCP_FN_ALL_TO_ALL:
+        return post_blocks(t, err);
+    case MCP_FN_ALL_TO_ALL_V:
+        return post_rows(t, err);
+    case MCP_FN_SEND:
+    case MCP_FN_RECEIVE:
+    case MCP_FN_SHIFT:
+        return post_messages(t, err);
+    default:
+        return post_pieces(t, err);
+    }
+}
+
+enum mcp_status mcp_cpu_transfer_start(struct mcp_arena *arena, struct mcp_cpu_transfer *t,
+                                       bool *done, struct mcp_error *err)
+{
+    *done = false;
+    if (is_reduction((enum mcp_function)t->function))
+        make_room(arena, t);
+    MCP_TRY(post(t, err));
+    return mcp_cpu_transfer_advance(t, done, err);
+}
+
+/* Where the sum of the piece at hand goes. */
+static char *sum_place(const struct mcp_cpu_transfer *t)
+{
+    int64_t size = size_of(t->dtype);
+    bool whole = t->function != MCP_FN_REDUCE_SCATTER || t->from == t->to;
+    return t->to + (whole ? shard_of(t, own(t)).first + t->piece : t->piece) * size;
+}
+
+/* After a piece: its sum; then the next piece, or the end of the reduction. */
+static enum mcp_status next_piece(struct mcp_cpu_transfer *t, bool *done, struct mcp_error *err)
+{
+    int64_t longest = (t->elements + members(t) - 1) / members(t);
+    reduce_piece(t, sum_place(t));
+    t->piece += PIECE;
+    if (t->piece < longest)
+        return post_pieces(t, err);
+    if (t->function != MCP_FN_REDUCE_SCATTER) {
+        t->phase = 1;
+        return post_shards(t, err);
+    }
+    if (t->accumulate)
+        memset(t->from, 0, (size_t)(t->elements * size_of(t->dtype)));
+    *done = true;
+    return MCP_OK;
+}
+
+enum mcp_status mcp_cpu_transfer_advance(struct mcp_cpu_transfer *t, bool *done,
+                                         struct mcp_error *err)
+{
+    bool arrived = true;
+    *done = false;
+    for (;;) {
+        if (t->channel != NULL)
+            MCP_TRY(mcp_cpu_test(t->channel, &arrived, err));
+        if (!arrived)
+            return MCP_OK;
+        if (!is_reduction((enum mcp_function)t->function) || t->phase == 1) {
+            *done = true;
+            return MCP_OK;
+        }
+        MCP_TRY(next_piece(t, done, err));
+        if (*done)
+            return MCP_OK;
+    }
+}
