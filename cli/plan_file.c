@@ -1,6 +1,7 @@
 /* cli/plan_file.c: plan.json and its question read, its program built and verified. */
 #include "cli/plan_file.h"
 
+#include "core/rank_map.h"
 #include "sim/check.h"
 #include "step/build.h"
 #include "step/verify.h"
@@ -48,6 +49,9 @@ enum mcp_status mcp_plan_file_load(struct mcp_context *ctx, const char *path, in
     MCP_TRY(name_file(ctx, path, read_question(ctx, json, out)));
     MCP_TRY(mcp_plan_from_json(ctx->arena, json, &out->plan, &ctx->err));
     MCP_TRY(mcp_plan_file_done(json, &ctx->err));
+    if (out->plan.rank_map != NULL) /* now that its cluster is known: counted once */
+        MCP_TRY(mcp_plan_place(ctx->arena, &out->plan, &out->cluster,
+                               out->plan.rank_map->gpu_of_rank, &ctx->err));
     if (schedule >= 0)
         out->plan.schedule = (enum mcp_schedule)schedule;
     if (!mcp_legal(ctx->arena, &out->question, &out->plan, &refusals))

@@ -5,6 +5,8 @@
  * of pipeline stages, and both are arithmetic progressions. */
 #include "core/mesh.h"
 
+#include "core/rank_map.h"
+
 #include <assert.h>
 
 #define PLANE ((unsigned)(MCP_TENSOR | MCP_CONTEXT | MCP_DATA))
@@ -193,6 +195,23 @@ int mcp_group_members(const struct mcp_plan *plan, unsigned axes, int rank, int 
     return count;
 }
 
+int mcp_group_beside(const struct mcp_plan *plan, unsigned axes, int rank, int domain)
+{
+    const int *gpu_of_rank = plan->rank_map->gpu_of_rank;
+    struct place own = place_of(plan, rank);
+    struct runs runs = plane_runs(plan, axes);
+    struct run stages = stage_run(plan, axes);
+    int first = first_of_group(&runs, own.plane), home = gpu_of_rank[rank] / domain;
+    int first_stage = axes & STAGES ? 0 : own.stage;
+    int count = 0, size = runs_size(&runs);
+    for (int s = 0; s < stages.degree; s++)
+        for (int n = 0; n < size; n++) {
+            struct place at = {first + nth_of_runs(&runs, n), first_stage + s * stages.stride};
+            count += gpu_of_rank[rank_at(plan, at)] / domain == home;
+        }
+    return count;
+}
+
 static int greatest_common_divisor(int a, int b)
 {
     while (b != 0) {
@@ -239,6 +258,8 @@ int mcp_group_in_domain(const struct mcp_plan *plan, unsigned axes, int domain)
 {
     struct runs plane = plane_runs(plan, axes), ranks = {0};
     int members = 1;
+    if (plan->rank_map != NULL)
+        return mcp_rank_map_in_domain(plan, axes, domain);
     if (domain >= mcp_plan_world(plan))
         return mcp_group_size(plan, axes);
     for (int i = 0; i < plane.count; i++)
@@ -250,4 +271,14 @@ int mcp_group_in_domain(const struct mcp_plan *plan, unsigned axes, int domain)
     for (int i = 0; i < ranks.count; i++)
         members *= run_in_domain(ranks.items[i], domain);
     return members;
+}
+
+bool mcp_stages_in_domain(const struct mcp_plan *plan, int a, int b, int domain)
+{
+    if (domain >= mcp_plan_world(plan))
+        return true;
+    if (plan->rank_map != NULL)
+        return mcp_rank_map_stages_meet(plan, a, b, domain);
+    int members = mcp_group_in_domain(plan, MCP_PIPELINE, domain);
+    return a / members == b / members;
 }

@@ -6,6 +6,8 @@
 #include "core/cluster.h"
 #include "core/plan.h"
 
+#include <stdbool.h>
+
 struct mcp_coordinate {
     int tensor, context, data, pipeline;
 };
@@ -15,8 +17,13 @@ int mcp_mesh_rank(const struct mcp_plan *plan, struct mcp_coordinate at);
 
 /* Ranks in a group over `axes` (an or of enum mcp_axis). */
 int mcp_group_size(const struct mcp_plan *plan, unsigned axes);
-/* Members of such a group among `domain` consecutive aligned ranks; at least 1. */
+/* Members of such a group among `domain` consecutive aligned GPUs; at least 1. Under a
+ * rank map groups lie differently: that of the worst. */
 int mcp_group_in_domain(const struct mcp_plan *plan, unsigned axes, int domain);
+/* Of `rank`'s group, those that share its domain under the plan's rank map, itself too. */
+int mcp_group_beside(const struct mcp_plan *plan, unsigned axes, int rank, int domain);
+/* Do stages a and b of every pipeline share a domain of that many GPUs? */
+bool mcp_stages_in_domain(const struct mcp_plan *plan, int a, int b, int domain);
 /* The members of `rank`'s group over `axes`, ascending along the axes; returns
  * their number, at most mcp_group_size(). `members` has room for it. */
 int mcp_group_members(const struct mcp_plan *plan, unsigned axes, int rank, int *members);

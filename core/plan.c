@@ -2,6 +2,7 @@
 #include "core/plan.h"
 
 #include "core/cluster.h"
+#include "core/rank_map.h"
 #include "core/plan_schedule.h"
 #include "core/text.h"
 #include "core/units.h"
@@ -323,6 +324,7 @@ enum mcp_status mcp_plan_from_json(struct mcp_arena *arena, struct mcp_json *jso
     MCP_TRY(read_stages(arena, json, &plan, err));
     MCP_TRY(read_rank_order(json, &plan, err));
     MCP_TRY(read_placement(arena, json, &plan, err));
+    MCP_TRY(mcp_rank_map_from_json(arena, json, &plan, err));
     MCP_TRY(read_overlap(json, &plan.overlap, err));
     *out = plan;
     return MCP_OK;
@@ -394,6 +396,7 @@ void mcp_plan_to_json(const struct mcp_plan *plan, struct mcp_json *object)
     struct mcp_json *placement = mcp_json_set_array(object, "placement");
     for (int r = 0; plan->stage_pool != NULL && r < plan->pipeline_parallel; r++)
         mcp_json_add_int(placement, plan->stage_pool[r]);
+    mcp_rank_map_to_json(plan, object);
     struct mcp_json *overlap = mcp_json_set_object(object, "overlap");
     mcp_json_set_bool(overlap, "tensor", plan->overlap.tensor);
     mcp_json_set_bool(overlap, "data", plan->overlap.data);

@@ -113,6 +113,8 @@ struct mcp_plan {
     enum mcp_axis rank_order[4];         /* fastest first */
     const int *stage_pool;               /* [pipeline_parallel] pool of the cluster; NULL: 0 */
     struct mcp_overlap overlap;
+    /* which GPU each rank lies on; NULL: its own number. core/rank_map.h */
+    const struct mcp_rank_map *rank_map;
 };
 
 /* Every degree 1, 1F1B, no chunks, rank order tensor, context, data, pipeline. */

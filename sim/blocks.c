@@ -28,8 +28,8 @@ struct mcp_sim_shape mcp_sim_message_shape(const struct mcp_sim_steps *steps, in
     int stages = plan->pipeline_parallel, to = (class + (side ? 1 : stages - 1)) % stages;
     *fixed_ns = mcp_to_ns(mcp_send_seconds(&pricing, class, side ? 1 : -1, 0));
     for (int tier = 0; tier < at.cluster->num_tiers; tier++) {
-        int members = mcp_members_in(&pricing, MCP_PIPELINE, tier, stages);
-        if (class / members != to / members)
+        bool last = tier == at.cluster->num_tiers - 1;
+        if (!last && !mcp_stages_in_domain(plan, class, to, at.cluster->tiers[tier].ranks))
             continue;
         shape.loads[tier] =
             tier == 0 ? MCP_SEND_DOMAIN_FRAC : fmin(1, at.stack->message_network_frac);

@@ -59,7 +59,7 @@ int64_t mcp_memory_total(const struct mcp_memory *m)
 }
 
 /* Do all stages send over links of one kind? Not where some neighbours share a
- * domain and others do not, nor where pools differ. */
+ * domain and others do not, where pools differ, or ranks lie anyhow. */
 static bool equal_boundaries(const struct mcp_pricer *pricer, const struct mcp_plan *plan)
 {
     const struct mcp_cluster *cluster = pricer->question->cluster;
@@ -68,7 +68,7 @@ static bool equal_boundaries(const struct mcp_pricer *pricer, const struct mcp_p
         if (members > 1 && members < plan->pipeline_parallel)
             return false;
     }
-    return pricer->num_pools == 1;
+    return pricer->num_pools == 1 && plan->rank_map == NULL;
 }
 
 /* Inner chunks of a model with one kind of layer are often all alike. */

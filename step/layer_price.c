@@ -2,12 +2,13 @@
 #include "step/layer_price.h"
 
 #include "core/mesh.h"
+#include "core/rank_map.h"
 #include "core/stack.h"
 
 #include <string.h>
 
 /* Integers that tell two layers' prices apart; the rest is the question's. */
-enum { MAX_FIELDS = 28 };
+enum { MAX_FIELDS = 29, RANK_MAP_FIELD = MAX_FIELDS - 1 };
 struct key {
     int fields[MAX_FIELDS];
 };
@@ -105,7 +106,13 @@ static void add_links(const struct mcp_cluster *cluster, const struct mcp_plan *
 }
 
 enum { SHAPE_FIELDS = 13 };
-_Static_assert(SHAPE_FIELDS + LINKS <= MAX_FIELDS && SHAPE_FIELDS + 7 <= MAX_FIELDS, "keys fit");
+_Static_assert(SHAPE_FIELDS + LINKS <= RANK_MAP_FIELD && SHAPE_FIELDS + 7 <= RANK_MAP_FIELD,
+               "keys fit");
+
+static int rank_map_of(const struct mcp_plan *plan)
+{
+    return plan->rank_map != NULL ? (int)(plan->rank_map->id >> 1) : 0;
+}
 
 static struct key layer_key(const struct mcp_cluster *cluster, const struct mcp_plan *plan,
                             const struct mcp_layer_spec *spec)
@@ -116,6 +123,7 @@ static struct key layer_key(const struct mcp_cluster *cluster, const struct mcp_
                        (int)plan->context_parallel_kind, plan->pipeline_parallel == 1,
                        plan->overlap.tensor, plan->overlap.expert}};
     add_links(cluster, plan, key.fields + SHAPE_FIELDS);
+    key.fields[RANK_MAP_FIELD] = rank_map_of(plan);
     return key;
 }
 
@@ -127,6 +135,7 @@ static struct key step_key(const struct mcp_plan *plan, const struct mcp_layer_s
                        plan->zero_stage}};
     for (int i = 0; i < 4; i++)
         key.fields[SHAPE_FIELDS + i] = (int)plan->rank_order[i];
+    key.fields[RANK_MAP_FIELD] = rank_map_of(plan);
     return key;
 }
 

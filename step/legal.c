@@ -461,19 +461,6 @@ static bool hold_expert_tokens(const struct ask *ask, int t)
     return t == 1 || ask->plan->sequence_parallel || misfit(ask, t, has_no_experts) == NULL;
 }
 
-static bool hold_zero(const struct ask *ask, int stage)
-{
-    (void)ask;
-    return stage >= 0 && stage <= 3;
-}
-
-static const char *say_zero(struct mcp_arena *arena, const struct ask *ask, int stage)
-{
-    (void)ask;
-    return mcp_format(arena, "zero_stage=%d is not one of 0, 1, 2, 3; nearest legal %d", stage,
-                      stage < 0 ? 0 : 3);
-}
-
 static bool hold_precision(const struct ask *ask, int value)
 {
     (void)value;
@@ -569,9 +556,12 @@ static const struct rule rules[] = {
     RULE("expert_parallel_divides_ranks", expert_parallel, expert_ranks, expert_parallel_legal),
     TELL("experts_need_sequence_parallel", tensor_parallel, expert_tokens, say_sequence_parallel,
          NULL),
-    RULE("zero_stage_known", zero_stage, zero, NULL),
+    {"zero_stage_known", "zero_stage", offsetof(struct mcp_plan, zero_stage), mcp_hold_zero,
+     mcp_say_zero, NULL},
     {"one_bit_adam_keeps_state_whole", "zero_stage", offsetof(struct mcp_plan, zero_stage),
      mcp_hold_whole_state, mcp_say_whole_state, NULL},
+    {"rank_map_fits_plan", "data_parallel", offsetof(struct mcp_plan, data_parallel),
+     mcp_hold_rank_map, mcp_say_rank_map, NULL},
     RULE("precision_supported", tensor_parallel, precision, NULL),
     RULE("attention_kernel_known", tensor_parallel, attention, NULL),
     RULE("chunks_cover_layers", pipeline_parallel, chunks, NULL),

@@ -26,9 +26,15 @@ struct rule {
     legal_value *also; /* what a better value has to be; NULL: the sentence says it */
 };
 
-/* 1-bit Adam averages all of the momentum on every rank: no ZeRO. step/legal_optimizer.c. */
+/* step/legal_extra.c. */
+bool mcp_hold_zero(const struct ask *ask, int stage);
+const char *mcp_say_zero(struct mcp_arena *arena, const struct ask *ask, int stage);
+/* 1-bit Adam averages all of the momentum on every rank: no ZeRO. */
 bool mcp_hold_whole_state(const struct ask *ask, int stage);
 const char *mcp_say_whole_state(struct mcp_arena *arena, const struct ask *ask, int stage);
+
+bool mcp_hold_rank_map(const struct ask *ask, int data_parallel);
+const char *mcp_say_rank_map(struct mcp_arena *arena, const struct ask *ask, int data_parallel);
 
 /* The value of `plan` that the rule judges. */
 int mcp_judged(const struct rule *rule, const struct mcp_plan *plan);

@@ -235,23 +235,29 @@ static double deduplicated_frac(const struct mcp_pricing *pricing, const struct 
     return fmin(1, domains * (1 - pow(1 - 1 / domains, k)) / k);
 }
 
-/* Inside and outside the domain at the same time. */
-static void all_to_all(const struct mcp_pricing *pricing, const struct span *span, double bytes,
-                       bool deduplicated, struct mcp_transfer *out)
+/* Every rank sends each other its part at once, through its own port in every tier that
+ * lies between them. */
+static void all_to_all(const struct mcp_pricing *pricing, const struct span *span,
+                       const struct mcp_payload *payload, bool deduplicated,
+                       struct mcp_transfer *out)
 {
     struct mcp_transfer_phase *phase = add_phase(out);
-    double n = span->ranks, near = span->neighbors, far_s = 0;
-    double near_s = bytes * (near - 1) / n / span->levels[0].bandwidth_bytes_per_s;
-    if (span->ranks > span->neighbors) {
-        double share = deduplicated ? deduplicated_frac(pricing, span) : 1;
-        far_s = bytes * (n - near) / n / (ring_rate(span) / near) * share;
+    double n = span->ranks, near = span->neighbors, latency = MCP_COLLECTIVE_START_S;
+    double rate = span->levels[0].bandwidth_bytes_per_s, seconds[MCP_MAX_TIERS];
+    double share = deduplicated ? deduplicated_frac(pricing, span) : 1;
+    seconds[0] = payload->bytes * (near - 1) / n / rate;
+    phase->links_s = seconds[0];
+    for (int i = 1; i < span->num_levels; i++) {
+        const struct level *level = &span->levels[i];
+        double bytes = payload->bytes * (n - level->below) / n * share;
+        seconds[i] = bytes / level->bandwidth_bytes_per_s;
+        phase->links_s =
+            fmax(phase->links_s, bytes / fmin(level->bandwidth_bytes_per_s, rate / near));
+        latency += tier_of(pricing, level)->round_trip_s;
     }
-    phase->latency_s = MCP_COLLECTIVE_START_S;
-    phase->links_s = fmax(near_s, far_s);
-    load_ring(span, phase);
-    phase->loads[0] = near_s / phase->links_s;
-    for (int tier = 1; tier < MCP_MAX_TIERS; tier++)
-        phase->loads[tier] *= far_s / phase->links_s;
+    phase->latency_s = latency * payload->latency_share;
+    for (int i = 0; i < span->num_levels; i++)
+        phase->loads[span->levels[i].tier] = seconds[i] / phase->links_s;
 }
 
 /* --- --- */
@@ -292,7 +298,7 @@ void mcp_collective_of(const struct mcp_pricing *pricing, enum mcp_function func
     if (span.ranks <= 1 || payload->bytes <= 0)
         return;
     if (function == MCP_FN_ALL_TO_ALL || function == MCP_FN_ALL_TO_ALL_V)
-        all_to_all(pricing, &span, payload->bytes,
+        all_to_all(pricing, &span, payload,
                    function == MCP_FN_ALL_TO_ALL_V && stack->deduplicated_dispatch, out);
     else if (stack->collective_algorithm == MCP_FASTEST)
         fastest(pricing, function, &span, payload, out);

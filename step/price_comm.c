@@ -26,8 +26,9 @@ double mcp_send_seconds(const struct mcp_pricing *pricing, int stage, int delta,
     const struct mcp_cluster *cluster = pricing->question->cluster;
     int stages = pricing->plan->pipeline_parallel, to = (stage + delta + stages) % stages;
     for (int tier = 0; tier < cluster->num_tiers; tier++) {
-        int members = mcp_members_in(pricing, MCP_PIPELINE, tier, stages);
-        if (stage / members != to / members)
+        bool last = tier == cluster->num_tiers - 1;
+        if (!last &&
+            !mcp_stages_in_domain(pricing->plan, stage, to, cluster->tiers[tier].ranks))
             continue;
         double share =
             tier == 0 ? MCP_SEND_DOMAIN_FRAC : pricing->question->stack->message_network_frac;
