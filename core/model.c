@@ -246,6 +246,7 @@ static enum mcp_status read_own(struct mcp_arena *arena, struct mcp_json *json,
     MCP_TRY(mcp_fields_check(model, mcp_model_fields, MCP_COUNT_OF(mcp_model_fields), err));
     MCP_TRY(read_kinds(json, model, err));
     MCP_TRY(read_layers(arena, json, model, err));
+    MCP_TRY(mcp_numerics_from_json(json, &model->numerics, err));
     skip_derived(json);
     return mcp_json_done(json, err);
 }
@@ -413,4 +414,5 @@ void mcp_model_to_json(const struct mcp_model *model, struct mcp_json *object)
     }
     if (model->num_kinds > 1)
         write_layers(model, object);
+    mcp_numerics_to_json(&model->numerics, object);
 }

@@ -11,6 +11,7 @@
 #include "core/arena.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/numerics.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -107,6 +108,7 @@ struct mcp_model {
     unsigned char *layer_kind; /* [num_layers] index into kinds */
     int num_mtp_layers;        /* multi-token prediction modules, DeepSeek-V3 section 2.2 */
     int mtp_kind;              /* their layer kind */
+    struct mcp_numerics numerics;
     const char *source;        /* where the shapes come from, "" when unsaid */
     const char *note;          /* "" when none */
     const char *ignored;       /* keys of config.json nobody needed, "" when none */

@@ -360,7 +360,6 @@ static const char *const explained[][2] = {
     {"auto_map", "remote code is never fetched or run"},
     {"quantization_config", "training holds weights in the job's precision"},
     {"quantization", "training holds weights in the job's precision"},
-    {"rope_scaling", "costs nothing that is counted"},
     {"vision_config", "the text model alone is read: no image encoder"},
     {"audio_config", "the text model alone is read: no audio encoder"},
 };
@@ -460,6 +459,7 @@ enum mcp_status mcp_model_from_config(struct mcp_arena *arena, struct mcp_json *
     out->layer_kind = MCP_ARRAY(arena, out->num_layers, unsigned char);
     MCP_TRY(set_layers(&config, out, err));
     set_mtp(&config, out);
+    MCP_TRY(mcp_numerics_from_config(config.json, &out->numerics, err));
     out->ignored = left_aside(&config);
     return MCP_OK;
 }

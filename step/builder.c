@@ -83,13 +83,13 @@ struct mcp_value mcp_saved_ids(struct mcp_builder *b, const char *name)
     return ids;
 }
 
-void mcp_load_ids(struct mcp_builder *b, struct mcp_value ids)
+void mcp_load_ids(struct mcp_builder *b, struct mcp_value ids, int ahead)
 {
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_LOAD_MICROBATCH,
                                   .dtype = MCP_I32,
                                   .has_dtype = true,
                                   .writes = {mcp_at(b, ids)},
-                                  .dims = {b->tokens, 1}});
+                                  .dims = {b->tokens, 1, ahead}});
 }
 
 struct mcp_ref mcp_at(const struct mcp_builder *b, struct mcp_value value)
@@ -121,12 +121,14 @@ struct mcp_ref mcp_scratch_activation(struct mcp_builder *b, const char *name, i
     return mcp_scratch(b, name, mcp_bytes_of(rows, columns, b->activation), b->activation).block;
 }
 
-static int count_refs(const struct mcp_ref *refs, int limit)
+/* Those that are set, in order; returns their number. */
+static unsigned char take_refs(const struct mcp_ref *refs, int limit, struct mcp_operand *out)
 {
     int count = 0;
-    while (count < limit && refs[count].set)
-        count++;
-    return count;
+    for (int i = 0; i < limit; i++)
+        if (refs[i].set)
+            out[count++] = refs[i].operand;
+    return (unsigned char)count;
 }
 
 void mcp_emit(struct mcp_builder *b, struct mcp_call call)
@@ -141,12 +143,8 @@ void mcp_emit(struct mcp_builder *b, struct mcp_call call)
     op->delta = (signed char)call.delta;
     op->weight = (unsigned char)(call.weight > 0 ? call.weight - 1 : MCP_NO_WEIGHT);
     op->hiding = (unsigned char)call.hiding;
-    op->num_reads = (unsigned char)count_refs(call.reads, MCP_MAX_READS);
-    op->num_writes = (unsigned char)count_refs(call.writes, MCP_MAX_WRITES);
-    for (int i = 0; i < op->num_reads; i++)
-        op->reads[i] = call.reads[i].operand;
-    for (int i = 0; i < op->num_writes; i++)
-        op->writes[i] = call.writes[i].operand;
+    op->num_reads = take_refs(call.reads, MCP_MAX_READS, op->reads);
+    op->num_writes = take_refs(call.writes, MCP_MAX_WRITES, op->writes);
     memcpy(op->dims, call.dims, sizeof op->dims);
 }
 
@@ -154,10 +152,8 @@ void mcp_map(struct mcp_builder *b, enum mcp_function function, int64_t rows, in
              const struct mcp_ref reads[3], const struct mcp_ref writes[2])
 {
     struct mcp_call call = {.function = function, .dims = {rows, columns}};
-    for (int i = 0; i < 3 && reads[i].set; i++)
-        call.reads[i] = reads[i];
-    for (int i = 0; i < 2 && writes[i].set; i++)
-        call.writes[i] = writes[i];
+    memcpy(call.reads, reads, 3 * sizeof *reads);
+    memcpy(call.writes, writes, 2 * sizeof *writes);
     mcp_emit(b, call);
 }
 
@@ -200,10 +196,27 @@ int mcp_expert_weight_part(struct mcp_builder *b, const char *name, int64_t rows
     return add_weight(b, name, &shape);
 }
 
+struct mcp_weight *mcp_part(struct mcp_builder *b, int part)
+{
+    assert(part > 0 && part <= b->type->num_weights);
+    return &b->weights[part - 1];
+}
+
+int mcp_bias_part(struct mcp_builder *b, const char *name, int64_t rows, bool replicated)
+{
+    int part = mcp_weight_part(b, name, rows, 1, replicated);
+    mcp_part(b, part)->init = MCP_INIT_ZERO;
+    return part;
+}
+
 int mcp_norm_part(struct mcp_builder *b, const char *name, int count, int64_t columns)
 {
     int rows = mcp_model_norm_rows(b->model) * count;
-    return rows > 0 ? mcp_weight_part(b, name, rows, columns, true) : 0;
+    if (rows == 0)
+        return 0;
+    int part = mcp_weight_part(b, name, rows, columns, true);
+    mcp_part(b, part)->init = MCP_INIT_NORM;
+    return part;
 }
 
 int64_t mcp_layer_type_parameters(const struct mcp_layer_type *type, bool expert)
@@ -217,14 +230,22 @@ int64_t mcp_layer_type_parameters(const struct mcp_layer_type *type, bool expert
     return total;
 }
 
-static struct mcp_ref weights_of(const struct mcp_builder *b, int part)
+struct mcp_ref mcp_weights_of(const struct mcp_builder *b, int part)
 {
+    if (part == 0)
+        return (struct mcp_ref){0};
+    if (b->weights[part - 1].shared)
+        return mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS);
     return mcp_layer_buffer(b->weights[part - 1].expert ? MCP_LAYER_EXPERT_WEIGHTS
                                                         : MCP_LAYER_WEIGHTS);
 }
 
-static struct mcp_ref gradients_of(const struct mcp_builder *b, int part)
+struct mcp_ref mcp_gradients_of(const struct mcp_builder *b, int part)
 {
+    if (part == 0)
+        return (struct mcp_ref){0};
+    if (b->weights[part - 1].shared)
+        return mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS);
     return mcp_layer_buffer(b->weights[part - 1].expert ? MCP_LAYER_EXPERT_GRADIENTS
                                                         : MCP_LAYER_GRADIENTS);
 }
@@ -232,10 +253,9 @@ static struct mcp_ref gradients_of(const struct mcp_builder *b, int part)
 void mcp_norm_forward(struct mcp_builder *b, int part, int64_t rows, int64_t columns,
                       struct mcp_ref x, struct mcp_ref y)
 {
-    const struct mcp_ref none = {0};
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_NORM_FORWARD,
                                   .weight = part,
-                                  .reads = {x, part > 0 ? weights_of(b, part) : none},
+                                  .reads = {x, mcp_weights_of(b, part)},
                                   .writes = {y},
                                   .dims = {rows, columns}});
 }
@@ -248,9 +268,9 @@ void mcp_norm_backward(struct mcp_builder *b, const struct mcp_norm_gradient *no
                             .writes = {norm->dx},
                             .dims = {norm->rows, norm->columns}};
     if (norm->part > 0) {
-        call.reads[2] = weights_of(b, norm->part);
+        call.reads[2] = mcp_weights_of(b, norm->part);
         call.reads[3] = norm->residual;
-        call.writes[1] = gradients_of(b, norm->part);
+        call.writes[1] = mcp_gradients_of(b, norm->part);
     }
     mcp_emit(b, call);
 }
@@ -281,9 +301,12 @@ void mcp_residual_forward(struct mcp_builder *b, const struct mcp_residual *resi
         branch = mcp_scratch_activation(b, "branch_normed", b->sharded_tokens, columns);
         mcp_norm_forward(b, residual->norm_weight, b->sharded_tokens, columns, raw, branch);
     }
-    mcp_map(b, dropout ? MCP_FN_RESIDUAL_DROPOUT_FORWARD : MCP_FN_RESIDUAL_FORWARD,
-            b->sharded_tokens, b->hidden, (struct mcp_ref[3]){branch, input},
-            (struct mcp_ref[2]){output, mask});
+    mcp_emit(b, (struct mcp_call){.function = dropout ? MCP_FN_RESIDUAL_DROPOUT_FORWARD
+                                                      : MCP_FN_RESIDUAL_FORWARD,
+                                  .weight = residual->bias,
+                                  .reads = {branch, input, mcp_weights_of(b, residual->bias)},
+                                  .writes = {output, mask},
+                                  .dims = {b->sharded_tokens, b->hidden}});
 }
 
 struct mcp_ref mcp_residual_backward(struct mcp_builder *b, const struct mcp_residual *residual,
@@ -292,9 +315,12 @@ struct mcp_ref mcp_residual_backward(struct mcp_builder *b, const struct mcp_res
     bool dropout = b->question->job->dropout;
     struct mcp_ref mask = dropout ? mcp_at(b, residual->mask) : (struct mcp_ref){0};
     struct mcp_ref branch = mcp_scratch_activation(b, "d_branch", b->sharded_tokens, b->hidden);
-    mcp_map(b, dropout ? MCP_FN_RESIDUAL_DROPOUT_BACKWARD : MCP_FN_RESIDUAL_BACKWARD,
-            b->sharded_tokens, b->hidden, (struct mcp_ref[3]){d_output, mask},
-            (struct mcp_ref[2]){branch});
+    mcp_emit(b, (struct mcp_call){.function = dropout ? MCP_FN_RESIDUAL_DROPOUT_BACKWARD
+                                                      : MCP_FN_RESIDUAL_BACKWARD,
+                                  .weight = residual->bias,
+                                  .reads = {d_output, mask},
+                                  .writes = {branch, mcp_gradients_of(b, residual->bias)},
+                                  .dims = {b->sharded_tokens, b->hidden}});
     if (residual->norms > 0)
         mcp_norm_backward(b, &(struct mcp_norm_gradient){.part = residual->norm_weight,
                                                          .rows = b->sharded_tokens,
@@ -303,6 +329,11 @@ struct mcp_ref mcp_residual_backward(struct mcp_builder *b, const struct mcp_res
                                                          .x = mcp_at(b, residual->branch),
                                                          .dx = branch});
     return branch;
+}
+
+struct mcp_linear mcp_linear_of(int weight, int64_t m, int64_t n, int64_t k)
+{
+    return (struct mcp_linear){.weight = weight, .m = m, .n = n, .k = k, .groups = 1};
 }
 
 static enum mcp_dtype linear_dtype(const struct mcp_builder *b, const struct mcp_linear *linear)
@@ -331,13 +362,14 @@ void mcp_linear_forward(struct mcp_builder *b, const struct mcp_linear *linear, 
 {
     struct mcp_ref input = quantised(b, linear, x, linear->k);
     bool grouped = b->weights[linear->weight - 1].expert;
-    mcp_emit(b, (struct mcp_call){.function = grouped ? MCP_FN_GROUPED_NT : MCP_FN_MATMUL_NT,
-                                  .dtype = linear_dtype(b, linear),
-                                  .has_dtype = true,
-                                  .weight = linear->weight,
-                                  .reads = {input, weights_of(b, linear->weight)},
-                                  .writes = {y},
-                                  .dims = {linear->m, linear->n, linear->k, linear->groups}});
+    mcp_emit(b, (struct mcp_call){
+                    .function = grouped ? MCP_FN_GROUPED_NT : MCP_FN_MATMUL_NT,
+                    .dtype = linear_dtype(b, linear),
+                    .has_dtype = true,
+                    .weight = linear->weight,
+                    .reads = {input, mcp_weights_of(b, linear->weight), linear->sizes},
+                    .writes = {y},
+                    .dims = {linear->m, linear->n, linear->k, linear->groups, linear->first_row}});
 }
 
 void mcp_linear_input_gradient(struct mcp_builder *b, const struct mcp_linear *linear,
@@ -345,27 +377,29 @@ void mcp_linear_input_gradient(struct mcp_builder *b, const struct mcp_linear *l
 {
     struct mcp_ref input = quantised(b, linear, dy, linear->n);
     bool grouped = b->weights[linear->weight - 1].expert;
-    mcp_emit(b, (struct mcp_call){.function = grouped ? MCP_FN_GROUPED_NN : MCP_FN_MATMUL_NN,
-                                  .dtype = linear_dtype(b, linear),
-                                  .has_dtype = true,
-                                  .weight = linear->weight,
-                                  .reads = {input, weights_of(b, linear->weight)},
-                                  .writes = {dx},
-                                  .dims = {linear->m, linear->k, linear->n, linear->groups}});
+    mcp_emit(b, (struct mcp_call){
+                    .function = grouped ? MCP_FN_GROUPED_NN : MCP_FN_MATMUL_NN,
+                    .dtype = linear_dtype(b, linear),
+                    .has_dtype = true,
+                    .weight = linear->weight,
+                    .reads = {input, mcp_weights_of(b, linear->weight), linear->sizes},
+                    .writes = {dx},
+                    .dims = {linear->m, linear->k, linear->n, linear->groups, linear->first_row}});
 }
 
 void mcp_linear_weight_gradient(struct mcp_builder *b, const struct mcp_linear *linear,
                                 struct mcp_ref x, struct mcp_ref dy)
 {
     bool grouped = b->weights[linear->weight - 1].expert;
-    mcp_emit(b, (struct mcp_call){.function = grouped ? MCP_FN_GROUPED_TN_ACCUMULATE
-                                                      : MCP_FN_MATMUL_TN_ACCUMULATE,
-                                  .dtype = linear_dtype(b, linear),
-                                  .has_dtype = true,
-                                  .weight = linear->weight,
-                                  .reads = {dy, x},
-                                  .writes = {gradients_of(b, linear->weight)},
-                                  .dims = {linear->n, linear->k, linear->m, linear->groups}});
+    mcp_emit(b,
+             (struct mcp_call){
+                 .function = grouped ? MCP_FN_GROUPED_TN_ACCUMULATE : MCP_FN_MATMUL_TN_ACCUMULATE,
+                 .dtype = linear_dtype(b, linear),
+                 .has_dtype = true,
+                 .weight = linear->weight,
+                 .reads = {dy, x, linear->sizes},
+                 .writes = {mcp_gradients_of(b, linear->weight)},
+                 .dims = {linear->n, linear->k, linear->m, linear->groups, linear->first_row}});
 }
 
 struct mcp_ref mcp_tensor_gather(struct mcp_builder *b, const char *name, struct mcp_ref shard,

@@ -80,7 +80,8 @@ struct mcp_value mcp_scratch(struct mcp_builder *b, const char *name, double byt
                              enum mcp_dtype dtype);
 /* Token ids of a microbatch: kept whatever recompute drops. mcp_load_ids() fills it. */
 struct mcp_value mcp_saved_ids(struct mcp_builder *b, const char *name);
-void mcp_load_ids(struct mcp_builder *b, struct mcp_value ids);
+/* Of the tokens `ahead` of each position: 0 what is read, 1 what is to be predicted. */
+void mcp_load_ids(struct mcp_builder *b, struct mcp_value ids, int ahead);
 struct mcp_ref mcp_at(const struct mcp_builder *b, struct mcp_value value);
 /* [rows, columns] activations; and those kept only to be read by a weight
  * gradient, which 8 bit recipes keep quantised. */
@@ -91,7 +92,7 @@ struct mcp_value mcp_saved_input(struct mcp_builder *b, const char *name, int64_
 struct mcp_ref mcp_scratch_activation(struct mcp_builder *b, const char *name, int64_t rows,
                                       int64_t columns);
 
-/* One element-wise op over rows x columns. */
+/* One element-wise op over rows x columns; unset operands are skipped. */
 void mcp_map(struct mcp_builder *b, enum mcp_function function, int64_t rows, int64_t columns,
              const struct mcp_ref reads[3], const struct mcp_ref writes[2]);
 
@@ -106,6 +107,12 @@ int mcp_weight_part(struct mcp_builder *b, const char *name, int64_t rows, int64
                     bool replicated);
 int mcp_expert_weight_part(struct mcp_builder *b, const char *name, int64_t rows, int64_t columns,
                            int copies);
+int mcp_bias_part(struct mcp_builder *b, const char *name, int64_t rows, bool replicated);
+/* The declared part, to say how it is cut and begins. */
+struct mcp_weight *mcp_part(struct mcp_builder *b, int part);
+/* Where weights, and gradients, of a part are; not set for part 0. */
+struct mcp_ref mcp_weights_of(const struct mcp_builder *b, int part);
+struct mcp_ref mcp_gradients_of(const struct mcp_builder *b, int part);
 
 /* The weight part of `count` norms over `columns` numbers, replicated; 0: no weights. */
 int mcp_norm_part(struct mcp_builder *b, const char *name, int count, int64_t columns);
@@ -125,8 +132,12 @@ struct mcp_linear {
     int weight; /* part + 1 */
     int64_t m, n, k;
     int64_t groups;
-    bool full_precision; /* stays 16 bit under 8 and 4 bit recipes */
+    bool full_precision;  /* stays 16 bit under 8 and 4 bit recipes */
+    int64_t first_row;    /* of the part: where several products share it */
+    struct mcp_ref sizes; /* of local experts: rows that are there at run time */
 };
+/* One group of part `weight`, in the dtype of products. */
+struct mcp_linear mcp_linear_of(int weight, int64_t m, int64_t n, int64_t k);
 void mcp_linear_forward(struct mcp_builder *b, const struct mcp_linear *linear, struct mcp_ref x,
                         struct mcp_ref y);
 void mcp_linear_input_gradient(struct mcp_builder *b, const struct mcp_linear *linear,
@@ -170,6 +181,7 @@ struct mcp_residual {
     struct mcp_value mask;
     struct mcp_value branch; /* [Ts, norms x h] before each of its norms */
     int norms, norm_weight;
+    int bias; /* weight part of the branch's bias, added once after its reduction; 0: none */
 };
 void mcp_residual_declare(struct mcp_builder *b, struct mcp_residual *residual, const char *name,
                           int norms);

@@ -6,11 +6,24 @@
  *   attention   batch x heads, pairs, head_dim, value_head_dim, queries, keys
  *               pairs = (query, key) pairs computed per head
  *   scan        batch x heads, tokens, state_size, head_dim, batch x groups, chunk_size
- *   map, reduce rows, columns
+ *   map, reduce rows, columns; further ones by function, below
  *   collective  elements of the full-size buffer n (docs/COST_MODEL.md 4.1), bytes of the
- *               collective whose bucket it goes with (0: its own)
+ *               collective whose bucket it goes with (0: its own), first element
+ *               all_to_all_v: expected elements, 0, columns of a row; delta 1 to the
+ *               experts, -1 back
  *   send, receive, shift   elements of the message
  *   host        -
+ *
+ * Further dimensions, which cost nothing:
+ *   zero, adam, sum_squares   elements of a shard, 1, of the whole flat buffer, first element
+ *                             of that in its buffer, first of its shard's optimizer state
+ *                             (step/weights.h)
+ *   pack_heads, unpack_heads  tokens, columns, ranks, columns of the first band (0: one)
+ *   load_microbatch           tokens, 1, how many tokens ahead
+ *
+ * What operands are, beside their order: a buffer of I32 that products and activations of
+ * experts read holds rows by expert (exec/backend.h: all_to_all_v); an op with a weight
+ * part reads it last of its reads but those, and adds to its gradients last of its writes.
  *
  * FLOPs, bytes and seconds are functions of an op, never fields of it. */
 #ifndef MCP_STEP_FUNCTION_H
@@ -80,6 +93,8 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
     X(PERMUTE_BACKWARD, "permute_backward", MAP, 2, 0, 0)                                          \
     X(UNPERMUTE, "unpermute", MAP, 2, 0, 0)                                                        \
     X(UNPERMUTE_BACKWARD, "unpermute_backward", MAP, 2, 0, 0)                                      \
+    X(PACK_HEADS, "pack_heads", MAP, 2, 0, 0)                                                      \
+    X(UNPACK_HEADS, "unpack_heads", MAP, 2, 0, 0)                                                  \
     X(ADD, "add", MAP, 3, 0, 1)                                                                    \
     X(MERGE, "attention_merge", MAP, 3, 0, 1)                                                      \
     X(EMBEDDING_FORWARD, "embedding_forward", MAP, 3, 0, 3)                                        \
@@ -94,6 +109,8 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
     X(AVERAGE_SIGNS, "average_signs", MAP, 0, 1, 1)                                                \
     X(DECOMPRESS_SIGNS, "decompress_signs", MAP, 0, 4, 1)                                          \
     X(ADAM_FROZEN, "adam_frozen", MAP, 0, 20, 1)                                                   \
+    X(LOSS_MAX, "loss_max", MAP, 2, 0, 1)                                                          \
+    X(LOSS_SUMS, "loss_sums", MAP, 0, 0, 0)                                                        \
     X(LOSS_FORWARD, "loss_forward", REDUCTION, 0, 14, 4)                                           \
     X(LOSS_BACKWARD, "loss_backward", REDUCTION, 0, 8, 2)                                          \
     X(SUM_SQUARES, "sum_squares", REDUCTION, 1, 0, 1)                                              \

@@ -2,6 +2,7 @@
 #include "step/layer_attention.h"
 
 #include <math.h>
+#include <string.h>
 
 static int64_t larger(int64_t a, int64_t b)
 {
@@ -34,7 +35,24 @@ static int full_norm_part(struct mcp_builder *b, const struct mcp_attention_valu
 {
     int rows = mcp_model_norm_rows(b->model);
     int64_t columns = v->query_columns + v->key_columns;
-    return rows > 0 ? mcp_weight_part(b, "qk_norm", rows, columns, false) : 0;
+    if (rows == 0)
+        return 0;
+    int part = mcp_weight_part(b, "qk_norm", rows, columns, false);
+    mcp_part(b, part)->by_columns = true;
+    mcp_part(b, part)->init = MCP_INIT_NORM;
+    return part;
+}
+
+/* Rows of queries, gates, keys and values are cut over the tensor group each by itself. */
+static void set_bands(struct mcp_builder *b, const struct mcp_attention_values *v, int part)
+{
+    const int64_t rows[MCP_MAX_BANDS] = {v->query_columns, v->gate_columns, v->key_columns,
+                                         b->kind->keys_are_values ? 0
+                                                                  : v->kv_columns - v->key_columns};
+    int64_t *bands = mcp_part(b, part)->bands;
+    for (int i = 0; i < MCP_MAX_BANDS; i++)
+        if (rows[i] > 0)
+            *bands++ = rows[i];
 }
 
 static void declare_projections(struct mcp_builder *b, struct mcp_attention_values *v)
@@ -43,10 +61,12 @@ static void declare_projections(struct mcp_builder *b, struct mcp_attention_valu
     int64_t tokens = b->tokens, h = b->hidden;
     int64_t columns = v->query_columns + v->gate_columns +
                       (kind->keys_are_values ? v->key_columns : v->kv_columns);
-    v->qkv = (struct mcp_linear){
-        mcp_weight_part(b, "qkv", columns, h, false), tokens, columns, h, 1, false};
+    v->qkv = mcp_linear_of(mcp_weight_part(b, "qkv", columns, h, false), tokens, columns, h);
     if (kind->attention_bias)
-        mcp_weight_part(b, "qkv_bias", columns, 1, false);
+        v->qkv_bias = mcp_bias_part(b, "qkv_bias", columns, false);
+    set_bands(b, v, v->qkv.weight);
+    if (v->qkv_bias > 0)
+        set_bands(b, v, v->qkv_bias);
     if (norms_queries(kind)) {
         v->qk_norm_weight =
             kind->qk_norm ? mcp_norm_part(b, "qk_norm", 2, kind->head_dim) : full_norm_part(b, v);
@@ -64,28 +84,18 @@ static void declare_latent_projections(struct mcp_builder *b, struct mcp_attenti
     int64_t heads = kind->num_attention_heads / b->plan->tensor_parallel;
     int64_t up = heads * (kind->head_dim - rope + kind->value_head_dim);
     if (q_rank > 0) {
-        v->q_down = (struct mcp_linear){
-            mcp_weight_part(b, "q_down", q_rank, h, true), tokens, q_rank, h, 1, false};
+        v->q_down = mcp_linear_of(mcp_weight_part(b, "q_down", q_rank, h, true), tokens, q_rank, h);
         v->q_latent = mcp_saved_activation(b, "q_latent", tokens, 2 * q_rank, 0);
         mcp_norm_part(b, "q_norm", 1, q_rank);
     }
     int64_t q_in = q_rank > 0 ? q_rank : h;
-    v->q_up = (struct mcp_linear){mcp_weight_part(b, "q_up", v->query_columns, q_in, false),
-                                  tokens,
-                                  v->query_columns,
-                                  q_in,
-                                  1,
-                                  false};
-    v->kv_down = (struct mcp_linear){mcp_weight_part(b, "kv_down", kv_rank + rope, h, true),
-                                     tokens,
-                                     kv_rank + rope,
-                                     h,
-                                     1,
-                                     false};
+    v->q_up = mcp_linear_of(mcp_weight_part(b, "q_up", v->query_columns, q_in, false), tokens,
+                            v->query_columns, q_in);
+    v->kv_down = mcp_linear_of(mcp_weight_part(b, "kv_down", kv_rank + rope, h, true), tokens,
+                               kv_rank + rope, h);
     v->kv_latent = mcp_saved_activation(b, "kv_latent", tokens, 2 * (kv_rank + rope), 0);
     mcp_norm_part(b, "kv_norm", 1, kv_rank);
-    v->kv_up = (struct mcp_linear){
-        mcp_weight_part(b, "kv_up", up, kv_rank, false), tokens, up, kv_rank, 1, false};
+    v->kv_up = mcp_linear_of(mcp_weight_part(b, "kv_up", up, kv_rank, false), tokens, up, kv_rank);
 }
 
 static void declare_core(struct mcp_builder *b, struct mcp_attention_values *v)
@@ -126,18 +136,16 @@ struct mcp_attention_values *mcp_attention_declare(struct mcp_builder *b)
         v->gated = mcp_saved_input(b, "gated", b->tokens, v->value_columns, 0);
     }
     v->index = b->kind->index_num_heads > 0 ? mcp_index_declare(b) : NULL;
-    v->out = (struct mcp_linear){mcp_weight_part(b, "out", b->hidden, v->value_columns, false),
-                                 b->tokens,
-                                 b->hidden,
-                                 v->value_columns,
-                                 1,
-                                 false};
-    if (b->kind->attention_output_bias)
-        mcp_weight_part(b, "out_bias", b->hidden, 1, true);
+    v->out = mcp_linear_of(mcp_weight_part(b, "out", b->hidden, v->value_columns, false), b->tokens,
+                           b->hidden, v->value_columns);
+    mcp_part(b, v->out.weight)->by_columns = true;
+    mcp_part(b, v->out.weight)->init = MCP_INIT_RESIDUAL;
+    int bias = b->kind->attention_output_bias ? mcp_bias_part(b, "out_bias", b->hidden, true) : 0;
     if (b->kind->attention_sinks)
-        mcp_weight_part(b, "sinks", v->batch_heads / b->plan->microbatch_size, 1, false);
+        mcp_bias_part(b, "sinks", v->batch_heads / b->plan->microbatch_size, false);
     mcp_residual_declare(b, &v->residual, "attention_mask",
                          mcp_attention_norms(b->model, b->kind) - 1);
+    v->residual.bias = bias;
     return v;
 }
 
@@ -176,8 +184,11 @@ static void project_forward(struct mcp_builder *b, struct mcp_attention_values *
     if (v->gate_columns > 0)
         mcp_map(b, MCP_FN_COPY, tokens, v->gate_columns, (struct mcp_ref[3]){raw},
                 (struct mcp_ref[2]){mcp_at(b, v->gate)});
-    mcp_map(b, layout_function(b, false), tokens, layout_columns(v), (struct mcp_ref[3]){raw},
-            (struct mcp_ref[2]){mcp_at(b, v->query), mcp_at(b, v->kv)});
+    mcp_emit(b, (struct mcp_call){.function = layout_function(b, false),
+                                  .weight = v->qkv_bias,
+                                  .reads = {raw, mcp_weights_of(b, v->qkv_bias)},
+                                  .writes = {mcp_at(b, v->query), mcp_at(b, v->kv)},
+                                  .dims = {tokens, layout_columns(v)}});
 }
 
 static void project_latent_forward(struct mcp_builder *b, struct mcp_attention_values *v,
@@ -234,8 +245,12 @@ static struct mcp_ref project_backward(struct mcp_builder *b, struct mcp_attenti
 {
     int64_t tokens = b->tokens;
     struct mcp_ref d = mcp_scratch_activation(b, "d_qkv", tokens, v->qkv.n);
-    mcp_map(b, layout_function(b, true), tokens, layout_columns(v), gradients,
-            (struct mcp_ref[2]){d});
+    struct mcp_call call = {.function = layout_function(b, true),
+                            .weight = v->qkv_bias,
+                            .writes = {d, mcp_gradients_of(b, v->qkv_bias)},
+                            .dims = {tokens, layout_columns(v)}};
+    memcpy(call.reads, gradients, 3 * sizeof *gradients);
+    mcp_emit(b, call);
     if (norms_queries(b->kind))
         mcp_norm_backward(b, &(struct mcp_norm_gradient){.part = v->qk_norm_weight,
                                                          .rows = tokens,

@@ -27,7 +27,7 @@ struct mcp_attention_values {
     struct mcp_value statistics;          /* [T, heads] log-sum-exp, fp32 */
     struct mcp_residual residual;
     /* weight parts */
-    int norm_weight, qk_norm_weight;
+    int norm_weight, qk_norm_weight, qkv_bias;
     struct mcp_linear qkv;                          /* grouped attention */
     struct mcp_linear q_down, q_up, kv_down, kv_up; /* MLA; q_up alone when q_lora_rank is 0 */
     struct mcp_linear out;
@@ -45,6 +45,7 @@ void mcp_core_backward(struct mcp_builder *b, struct mcp_attention_values *v,
 struct mcp_attention_call {
     enum mcp_function function;
     int64_t batch_heads, queries, keys;
+    int hops; /* ranks back along the context ring to the owner of the keys */
     double pairs;
     struct mcp_ref reads[MCP_MAX_READS], writes[MCP_MAX_WRITES];
 };

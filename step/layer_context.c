@@ -9,7 +9,7 @@ static void attention_op(struct mcp_builder *b, const struct mcp_attention_call 
 {
     struct mcp_call op = {.function = call->function,
                           .dims = {call->batch_heads, (int64_t)ceil(call->pairs), b->kind->head_dim,
-                                   b->kind->value_head_dim, call->queries, call->keys}};
+                                   b->kind->value_head_dim, call->queries, call->keys, call->hops}};
     memcpy(op.reads, call->reads, sizeof op.reads);
     memcpy(op.writes, call->writes, sizeof op.writes);
     mcp_emit(b, op);
@@ -82,6 +82,7 @@ static void ring_forward(struct mcp_builder *b, struct mcp_attention_values *v)
                                           .batch_heads = v->batch_heads,
                                           .queries = s,
                                           .keys = s,
+                                          .hops = i,
                                           .pairs = v->pairs / c / c,
                                           .reads = {query, held}};
         struct mcp_ref next = i == c - 2 ? mcp_at(b, v->kv) : ring[(i + 1) % 2];
@@ -121,6 +122,7 @@ static void ring_backward(struct mcp_builder *b, struct mcp_attention_values *v,
             .batch_heads = v->batch_heads,
             .queries = s,
             .keys = s,
+            .hops = c - 1 - i,
             .pairs = v->pairs / c / c,
             .reads = {in[0], held, in[2], in[3], mcp_at(b, v->statistics)},
             .writes = {out[0]}};
@@ -177,15 +179,38 @@ static void gathered_backward(struct mcp_builder *b, struct mcp_attention_values
     context_collective(b, MCP_FN_REDUCE_SCATTER, rows * v->kv_columns, d_kv, out[1]);
 }
 
-/* Ulysses (Jacobs et al. 2023): pack, exchange tokens for heads, and unpack. */
-static void exchange(struct mcp_builder *b, const char *name, int64_t columns, struct mcp_ref from,
-                     struct mcp_ref to)
+/* Ulysses (Jacobs et al. 2023): a value of so many columns in bands of heads, keys and
+ * values apart, changes hands: all columns of own tokens for a share of every token's. */
+struct exchanged {
+    const char *name; /* of what is packed */
+    int64_t columns;
+    int64_t key_columns; /* the first band, 0: one band */
+};
+
+static void pack(struct mcp_builder *b, enum mcp_function function, const struct exchanged *value,
+                 struct mcp_ref from, struct mcp_ref to)
 {
-    int64_t tokens = b->tokens;
-    struct mcp_ref packed = mcp_scratch_activation(b, name, tokens, columns);
-    mcp_map(b, MCP_FN_PERMUTE, tokens, columns, (struct mcp_ref[3]){from},
-            (struct mcp_ref[2]){packed});
-    context_collective(b, MCP_FN_ALL_TO_ALL, tokens * columns, packed, to);
+    mcp_emit(b, (struct mcp_call){.function = function,
+                                  .reads = {from},
+                                  .writes = {to},
+                                  .dims = {b->tokens, value->columns, b->plan->context_parallel,
+                                           value->key_columns}});
+}
+
+static void tokens_for_heads(struct mcp_builder *b, const struct exchanged *value,
+                             struct mcp_ref from, struct mcp_ref to)
+{
+    struct mcp_ref packed = mcp_scratch_activation(b, value->name, b->tokens, value->columns);
+    pack(b, MCP_FN_PACK_HEADS, value, from, packed);
+    context_collective(b, MCP_FN_ALL_TO_ALL, b->tokens * value->columns, packed, to);
+}
+
+static void heads_for_tokens(struct mcp_builder *b, const struct exchanged *value,
+                             struct mcp_ref from, struct mcp_ref to)
+{
+    struct mcp_ref packed = mcp_scratch_activation(b, value->name, b->tokens, value->columns);
+    context_collective(b, MCP_FN_ALL_TO_ALL, b->tokens * value->columns, from, packed);
+    pack(b, MCP_FN_UNPACK_HEADS, value, packed, to);
 }
 
 /* The exchanged queries, keys and values are what is saved. */
@@ -196,11 +221,13 @@ static void exchanged_forward(struct mcp_builder *b, struct mcp_attention_values
     struct mcp_op *layout = &b->ops[b->num_ops - 1];
     layout->writes[0] = q.operand;
     layout->writes[1] = kv.operand;
-    exchange(b, "query_packed", v->query_columns, q, mcp_at(b, v->query));
-    exchange(b, "kv_packed", v->kv_columns, kv, mcp_at(b, v->kv));
+    tokens_for_heads(b, &(struct exchanged){"query_packed", v->query_columns, 0}, q,
+                     mcp_at(b, v->query));
+    tokens_for_heads(b, &(struct exchanged){"kv_packed", v->kv_columns, v->key_columns}, kv,
+                     mcp_at(b, v->kv));
     whole_forward(b, v, mcp_at(b, v->query), mcp_at(b, v->kv), mcp_at(b, v->head_output));
-    exchange(b, "attention_packed", v->value_columns, mcp_at(b, v->head_output),
-             mcp_at(b, v->output));
+    heads_for_tokens(b, &(struct exchanged){"attention_packed", v->value_columns, 0},
+                     mcp_at(b, v->head_output), mcp_at(b, v->output));
 }
 
 static void exchanged_backward(struct mcp_builder *b, struct mcp_attention_values *v,
@@ -209,11 +236,12 @@ static void exchanged_backward(struct mcp_builder *b, struct mcp_attention_value
     struct mcp_ref d = mcp_scratch_activation(b, "d_heads", b->tokens, v->value_columns);
     struct mcp_ref dq = mcp_scratch_activation(b, "d_query_heads", b->tokens, v->query_columns);
     struct mcp_ref dkv = mcp_scratch_activation(b, "d_kv_heads", b->tokens, v->kv_columns);
-    exchange(b, "d_packed", v->value_columns, in[3], d);
+    tokens_for_heads(b, &(struct exchanged){"d_packed", v->value_columns, 0}, in[3], d);
     whole_backward(b, v, (struct mcp_ref[4]){in[0], in[1], mcp_at(b, v->head_output), d},
                    (struct mcp_ref[2]){dq, dkv});
-    exchange(b, "d_query_packed", v->query_columns, dq, out[0]);
-    exchange(b, "d_kv_packed", v->kv_columns, dkv, out[1]);
+    heads_for_tokens(b, &(struct exchanged){"d_query_packed", v->query_columns, 0}, dq, out[0]);
+    heads_for_tokens(b, &(struct exchanged){"d_kv_packed", v->kv_columns, v->key_columns}, dkv,
+                     out[1]);
 }
 
 void mcp_core_forward(struct mcp_builder *b, struct mcp_attention_values *v)

@@ -24,8 +24,8 @@ static void declare_decoder(struct mcp_builder *b, struct decoder *d)
     int64_t shard = b->sharded_tokens, h = b->hidden;
     if (b->spec->mtp) {
         mcp_weight_part(b, "mtp_norms", 2, h, true);
-        d->projection = (struct mcp_linear){
-            mcp_weight_part(b, "mtp_projection", h, 2 * h, true), shard, h, 2 * h, 1, false};
+        d->projection =
+            mcp_linear_of(mcp_weight_part(b, "mtp_projection", h, 2 * h, true), shard, h, 2 * h);
         d->ids = mcp_saved_ids(b, "next_token_ids");
         d->joined = mcp_saved_activation(b, "mtp_joined", shard, 2 * h, 0);
         d->start = mcp_saved_activation(b, "mtp_start", shard, h, 0);
@@ -97,7 +97,7 @@ static void decoder_forward(struct mcp_builder *b, struct decoder *d)
         mcp_map(b, MCP_FN_COPY, b->sharded_tokens, h, (struct mcp_ref[3]){mcp_x(0)},
                 (struct mcp_ref[2]){mcp_x(1)});
         struct mcp_ref joined = mcp_at(b, d->joined);
-        mcp_load_ids(b, d->ids);
+        mcp_load_ids(b, d->ids, 1);
         mcp_map(b, MCP_FN_CONCATENATE, b->sharded_tokens, 2 * h,
                 (struct mcp_ref[3]){mcp_x(0), mcp_at(b, d->ids)}, (struct mcp_ref[2]){joined});
         mcp_linear_forward(b, &d->projection, joined, start);

@@ -41,23 +41,35 @@ int64_t mcp_shared_gradients_bytes(const struct mcp_question *question, const st
     return (int64_t)ceil(elements * mcp_gradient_bytes(question));
 }
 
-static struct mcp_ref embedding_gradients(const struct mcp_builder *b)
+/* A table that another layer of the rank reads, or whose twin is on another stage. */
+static void mark_table(struct mcp_builder *b, int part, bool of_head)
 {
-    return mcp_embedding_is_head(b) ? mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS)
-                                    : mcp_layer_buffer(MCP_LAYER_GRADIENTS);
+    struct mcp_weight *table = mcp_part(b, part);
+    table->shared = of_head ? b->shared_head : mcp_embedding_is_head(b);
+    table->twin = b->model->tied_embeddings && !mcp_embedding_is_head(b);
+    table->duplicate = table->twin && of_head;
+}
+
+/* Of the embedding's layer: the vocabulary's table is its first part. */
+enum { TABLE = 1 };
+
+/* What else the embedding trains, where the table lives elsewhere; else not set. */
+static struct mcp_ref others_apart(const struct mcp_builder *b, int layer_buffer)
+{
+    bool others = b->type->num_weights > 1 && mcp_embedding_is_head(b);
+    return others ? mcp_layer_buffer(layer_buffer) : (struct mcp_ref){0};
 }
 
 static void embedding_forward(struct mcp_builder *b, struct mcp_value ids)
 {
-    mcp_load_ids(b, ids);
-    struct mcp_ref weights = mcp_embedding_is_head(b) ? mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS)
-                                                      : mcp_layer_buffer(MCP_LAYER_WEIGHTS);
+    mcp_load_ids(b, ids, 0);
     bool reduced = b->plan->tensor_parallel > 1;
     struct mcp_ref rows =
         reduced ? mcp_scratch_activation(b, "rows", b->tokens, b->hidden) : mcp_x(1);
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_FORWARD,
                                   .weight = 1,
-                                  .reads = {mcp_at(b, ids), weights},
+                                  .reads = {mcp_at(b, ids), mcp_weights_of(b, TABLE),
+                                            others_apart(b, MCP_LAYER_WEIGHTS)},
                                   .writes = {rows},
                                   .dims = {b->tokens, b->hidden}});
     if (!reduced)
@@ -74,16 +86,12 @@ static void embedding_forward(struct mcp_builder *b, struct mcp_value ids)
 static void embedding_backward(struct mcp_builder *b, struct mcp_value ids)
 {
     struct mcp_ref dy = mcp_tensor_gather(b, "d_rows", mcp_dx(1), MCP_HIDE_NOT);
-    bool others = b->model->position == MCP_POSITION_LEARNED ||
-                  (b->model->embedding_norm && mcp_model_norm_rows(b->model) > 0);
-    struct mcp_ref apart = others && mcp_embedding_is_head(b)
-                               ? mcp_layer_buffer(MCP_LAYER_GRADIENTS)
-                               : (struct mcp_ref){0};
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_BACKWARD,
-                                  .weight = 1,
-                                  .reads = {dy, mcp_at(b, ids)},
-                                  .writes = {embedding_gradients(b), apart},
-                                  .dims = {b->tokens, b->hidden}});
+    mcp_emit(b, (struct mcp_call){
+                    .function = MCP_FN_EMBEDDING_BACKWARD,
+                    .weight = 1,
+                    .reads = {dy, mcp_at(b, ids)},
+                    .writes = {mcp_gradients_of(b, TABLE), others_apart(b, MCP_LAYER_GRADIENTS)},
+                    .dims = {b->tokens, b->hidden}});
 }
 
 static int64_t position_rows(const struct mcp_builder *b)
@@ -96,8 +104,10 @@ static int64_t position_rows(const struct mcp_builder *b)
 void mcp_build_embedding(struct mcp_builder *b)
 {
     mcp_weight_part(b, "embedding", local_vocabulary(b->model, b->plan), b->hidden, false);
+    mark_table(b, TABLE, false);
     if (b->model->position == MCP_POSITION_LEARNED)
-        mcp_weight_part(b, "positions", position_rows(b), b->hidden, true);
+        b->type->facts.positions_part =
+            mcp_weight_part(b, "positions", position_rows(b), b->hidden, true);
     if (b->model->embedding_norm)
         mcp_norm_part(b, "embedding_norm", 1, b->hidden);
     struct mcp_value ids = mcp_saved_ids(b, "token_ids");
@@ -115,8 +125,8 @@ struct mcp_head_values {
     struct mcp_value logits;  /* [T, V / t] */
     int64_t vocabulary;
     struct mcp_ref weights, gradients;
-    int norm_weight;
-    bool has_bias;
+    int part; /* 0: another layer's */
+    int norm_weight, bias;
 };
 
 struct mcp_head_values *mcp_head_declare(struct mcp_builder *b, bool own_weights)
@@ -124,11 +134,12 @@ struct mcp_head_values *mcp_head_declare(struct mcp_builder *b, bool own_weights
     struct mcp_head_values *v = MCP_NEW(b->arena, struct mcp_head_values);
     v->vocabulary = local_vocabulary(b->model, b->plan);
     v->norm_weight = mcp_norm_part(b, "final_norm", 1, b->hidden);
-    if (own_weights)
-        mcp_weight_part(b, "head", v->vocabulary, b->hidden, false);
-    v->has_bias = b->model->head_bias && !b->spec->mtp; /* MTP modules read the head's */
-    if (v->has_bias)
-        mcp_weight_part(b, "head_bias", v->vocabulary, 1, false);
+    if (own_weights) {
+        v->part = mcp_weight_part(b, "head", v->vocabulary, b->hidden, false);
+        mark_table(b, v->part, true);
+    }
+    if (b->model->head_bias && !b->spec->mtp) /* MTP modules read the head's */
+        v->bias = mcp_bias_part(b, "head_bias", v->vocabulary, false);
     v->weights = b->shared_head ? mcp_rank_buffer(MCP_RANK_TIED_WEIGHTS)
                                 : mcp_layer_buffer(MCP_LAYER_WEIGHTS);
     v->gradients = b->shared_head ? mcp_rank_buffer(MCP_RANK_TIED_GRADIENTS)
@@ -139,19 +150,23 @@ struct mcp_head_values *mcp_head_declare(struct mcp_builder *b, bool own_weights
     return v;
 }
 
-static void head_matmul(struct mcp_builder *b, enum mcp_function function, const int64_t dims[3],
+static void head_matmul(struct mcp_builder *b, const struct mcp_head_values *v,
+                        enum mcp_function function, const int64_t dims[3],
                         const struct mcp_ref refs[3])
 {
     mcp_emit(b, (struct mcp_call){.function = function,
+                                  .weight = v->part,
                                   .reads = {refs[0], refs[1]},
                                   .writes = {refs[2]},
                                   .dims = {dims[0], dims[1], dims[2], 1}});
 }
 
 /* Vocabulary-parallel cross-entropy: three numbers a token go over the tensor
- * group, in fp32; logits are never gathered. */
-static void loss_reduction(struct mcp_builder *b, enum mcp_function function, int64_t elements,
-                           struct mcp_ref numbers)
+ * group, in fp32; logits are never gathered. They are [3][T]: the largest logit, the sum of
+ * exponentials beside it (before the largest of all ranks is known: its logarithm, whole),
+ * and the target's logit on the rank that has it. */
+static void loss_reduction(struct mcp_builder *b, enum mcp_function function, int64_t first,
+                           int64_t elements, struct mcp_ref numbers)
 {
     if (b->plan->tensor_parallel == 1)
         return;
@@ -162,17 +177,18 @@ static void loss_reduction(struct mcp_builder *b, enum mcp_function function, in
                                   .has_dtype = true,
                                   .reads = {numbers},
                                   .writes = {numbers},
-                                  .dims = {elements}});
+                                  .dims = {elements, 0, first}});
 }
 
 void mcp_head_forward(struct mcp_builder *b, struct mcp_head_values *v, struct mcp_ref input)
 {
     int64_t tokens = b->tokens, vocabulary = v->vocabulary;
     struct mcp_ref norm = mcp_at(b, v->norm), logits = mcp_at(b, v->logits);
-    mcp_load_ids(b, v->targets);
+    struct mcp_ref targets = mcp_at(b, v->targets);
+    mcp_load_ids(b, v->targets, b->spec->mtp ? 2 : 1);
     mcp_norm_forward(b, v->norm_weight, b->sharded_tokens, b->hidden, input, norm);
     struct mcp_ref x = mcp_tensor_gather(b, "final_norm_whole", norm, MCP_HIDE_NOT);
-    head_matmul(b, MCP_FN_MATMUL_NT, (int64_t[3]){tokens, vocabulary, b->hidden},
+    head_matmul(b, v, MCP_FN_MATMUL_NT, (int64_t[3]){tokens, vocabulary, b->hidden},
                 (struct mcp_ref[3]){x, v->weights, logits});
     double working = b->question->stack->logits_bytes - 2 * mcp_dtype_bytes(b->activation);
     struct mcp_ref softmax =
@@ -180,13 +196,20 @@ void mcp_head_forward(struct mcp_builder *b, struct mcp_head_values *v, struct m
                     MCP_F32)
             .block;
     struct mcp_ref numbers = mcp_scratch(b, "loss_numbers", 12.0 * (double)tokens, MCP_F32).block;
-    mcp_map(b, MCP_FN_COPY, tokens, 3, (struct mcp_ref[3]){logits},
-            (struct mcp_ref[2]){numbers, softmax});
-    loss_reduction(b, MCP_FN_ALL_REDUCE_MAX, tokens, numbers);
-    loss_reduction(b, MCP_FN_ALL_REDUCE, 2 * tokens, numbers);
-    mcp_map(b, MCP_FN_LOSS_FORWARD, tokens, vocabulary,
-            (struct mcp_ref[3]){logits, numbers, mcp_at(b, v->targets)},
-            (struct mcp_ref[2]){mcp_rank_buffer(MCP_RANK_LOSS), softmax});
+    /* logits become what is added to them by a bias, then their own gradient, unscaled */
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_LOSS_MAX,
+                                  .weight = v->bias,
+                                  .reads = {logits, targets, mcp_weights_of(b, v->bias)},
+                                  .writes = {numbers, logits, softmax},
+                                  .dims = {tokens, 3, vocabulary}});
+    loss_reduction(b, MCP_FN_ALL_REDUCE_MAX, 0, tokens, numbers);
+    mcp_map(b, MCP_FN_LOSS_SUMS, tokens, 3, (struct mcp_ref[3]){numbers},
+            (struct mcp_ref[2]){numbers});
+    loss_reduction(b, MCP_FN_ALL_REDUCE, tokens, 2 * tokens, numbers);
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_LOSS_FORWARD,
+                                  .reads = {logits, numbers, targets},
+                                  .writes = {mcp_rank_buffer(MCP_RANK_LOSS), logits, softmax},
+                                  .dims = {tokens, vocabulary}});
 }
 
 void mcp_head_backward(struct mcp_builder *b, struct mcp_head_values *v, struct mcp_ref input,
@@ -197,15 +220,18 @@ void mcp_head_backward(struct mcp_builder *b, struct mcp_head_values *v, struct 
     mcp_map(b, MCP_FN_LOSS_BACKWARD, tokens, vocabulary,
             (struct mcp_ref[3]){mcp_at(b, v->logits), mcp_at(b, v->targets)},
             (struct mcp_ref[2]){d_logits});
-    if (v->has_bias)
-        mcp_map(b, MCP_FN_BIAS_BACKWARD, tokens, vocabulary, (struct mcp_ref[3]){d_logits},
-                (struct mcp_ref[2]){mcp_layer_buffer(MCP_LAYER_GRADIENTS)});
+    if (v->bias > 0)
+        mcp_emit(b, (struct mcp_call){.function = MCP_FN_BIAS_BACKWARD,
+                                      .weight = v->bias,
+                                      .reads = {d_logits},
+                                      .writes = {mcp_gradients_of(b, v->bias)},
+                                      .dims = {tokens, vocabulary}});
     struct mcp_ref x = mcp_tensor_gather(b, "final_norm_again", mcp_at(b, v->norm), MCP_HIDE_BULK);
     struct mcp_ref dx = mcp_scratch_activation(b, "d_final_norm", tokens, h);
-    head_matmul(b, MCP_FN_MATMUL_NN, (int64_t[3]){tokens, h, vocabulary},
+    head_matmul(b, v, MCP_FN_MATMUL_NN, (int64_t[3]){tokens, h, vocabulary},
                 (struct mcp_ref[3]){d_logits, v->weights, dx});
     struct mcp_ref reduced = mcp_tensor_reduce(b, "d_final_norm_shard", dx, MCP_HIDE_BULK);
-    head_matmul(b, MCP_FN_MATMUL_TN_ACCUMULATE, (int64_t[3]){vocabulary, h, tokens},
+    head_matmul(b, v, MCP_FN_MATMUL_TN_ACCUMULATE, (int64_t[3]){vocabulary, h, tokens},
                 (struct mcp_ref[3]){d_logits, x, v->gradients});
     mcp_norm_backward(b, &(struct mcp_norm_gradient){.part = v->norm_weight,
                                                      .rows = b->sharded_tokens,
@@ -247,8 +273,9 @@ void mcp_build_step(struct mcp_builder *b)
                                       .reads = {norm},
                                       .writes = {norm},
                                       .dims = {1}});
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_STEP_SCALARS,
-                                  .reads = {frozen ? loss : norm, frozen ? (struct mcp_ref){0} : loss},
-                                  .writes = {scalars}});
+    mcp_emit(b,
+             (struct mcp_call){.function = MCP_FN_STEP_SCALARS,
+                               .reads = {frozen ? loss : norm, frozen ? (struct mcp_ref){0} : loss},
+                               .writes = {scalars}});
     mcp_end_block(b, MCP_EPILOGUE);
 }

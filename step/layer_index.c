@@ -17,7 +17,7 @@ struct mcp_index_values {
 
 static struct mcp_linear replicated(struct mcp_builder *b, const char *name, int64_t n, int64_t k)
 {
-    return (struct mcp_linear){mcp_weight_part(b, name, n, k, true), b->tokens, n, k, 1, false};
+    return mcp_linear_of(mcp_weight_part(b, name, n, k, true), b->tokens, n, k);
 }
 
 struct mcp_index_values *mcp_index_declare(struct mcp_builder *b)

@@ -7,6 +7,7 @@
 struct dense {     /* of one gated or plain MLP, cut over the tensor group */
     int64_t width; /* local */
     struct mcp_linear up, down;
+    int up_bias, down_bias;
     struct mcp_value up_out; /* [T, (1 or 2) width] */
     struct mcp_value second; /* [T, width] of the gate when the two products are apart */
     struct mcp_value active; /* [T, width] */
@@ -24,6 +25,7 @@ struct mcp_mlp_values {
     int64_t rows, width, local_rows; /* of one local expert */
     int groups;
     struct mcp_linear router, up, down;
+    int router_bias;
     struct mcp_value routing, sizes, dispatched, up_out, active, combined;
 };
 
@@ -37,19 +39,31 @@ static int gates(const struct mcp_builder *b)
     return b->kind->gated_mlp ? 2 : 1;
 }
 
+/* What is activated, and what it is multiplied with, are cut each by itself. */
+static void set_bands(struct mcp_builder *b, int part, int64_t width)
+{
+    for (int i = 0; i < gates(b); i++)
+        mcp_part(b, part)->bands[i] = width;
+}
+
 static void declare_dense(struct mcp_builder *b, struct dense *d, int64_t width, const char *name)
 {
     int64_t tokens = b->tokens, h = b->hidden, up = gates(b) * width;
     d->width = width;
     d->apart = b->kind->gated_mlp && (b->dropped & MCP_RECOMPUTE_ALTERNATE_MATMULS) != 0;
     int part = mcp_weight_part(b, name, up, h, false);
-    d->up = (struct mcp_linear){part, tokens, d->apart ? width : up, h, 1, false};
+    d->up = mcp_linear_of(part, tokens, d->apart ? width : up, h);
     d->gate = d->up;
+    d->gate.first_row = width;
     int down = mcp_weight_part(b, "down", h, width, false);
-    d->down = (struct mcp_linear){down, tokens, h, width, 1, false};
+    d->down = mcp_linear_of(down, tokens, h, width);
+    set_bands(b, part, width);
+    mcp_part(b, down)->by_columns = true;
+    mcp_part(b, down)->init = MCP_INIT_RESIDUAL;
     if (b->kind->mlp_bias) {
-        mcp_weight_part(b, "up_bias", up, 1, false);
-        mcp_weight_part(b, "down_bias", h, 1, true);
+        d->up_bias = mcp_bias_part(b, "up_bias", up, false);
+        set_bands(b, d->up_bias, width);
+        d->down_bias = mcp_bias_part(b, "down_bias", h, true);
     }
     d->up_out = mcp_saved_activation(b, "up", tokens, d->up.n, mlp_module(0));
     if (d->apart)
@@ -69,16 +83,20 @@ static void declare_experts(struct mcp_builder *b, struct mcp_mlp_values *v)
     v->local_rows = (v->rows + v->groups - 1) / v->groups; /* a token is not cut */
     v->width = kind->moe_ffn_hidden_size;
     int64_t up = gates(b) * v->width;
-    v->router = (struct mcp_linear){
-        mcp_weight_part(b, "router", experts, h, true), b->sharded_tokens, experts, h, 1, true};
+    v->router = mcp_linear_of(mcp_weight_part(b, "router", experts, h, true), b->sharded_tokens,
+                              experts, h);
+    v->router.full_precision = true;
     if (kind->router_bias)
-        mcp_weight_part(b, "router_bias", experts, 1, true);
+        v->router_bias = mcp_bias_part(b, "router_bias", experts, true);
     int first = mcp_expert_weight_part(b, "expert_up", up, h, v->groups);
     int second = mcp_expert_weight_part(b, "expert_down", h, v->width, v->groups);
     if (kind->expert_bias)
-        mcp_expert_weight_part(b, "expert_bias", up + h, 1, v->groups);
-    v->up = (struct mcp_linear){first, v->local_rows, up, h, v->groups, false};
-    v->down = (struct mcp_linear){second, v->local_rows, h, v->width, v->groups, false};
+        mcp_part(b, mcp_expert_weight_part(b, "expert_bias", up + h, 1, v->groups))->init =
+            MCP_INIT_ZERO;
+    mcp_part(b, second)->init = MCP_INIT_RESIDUAL;
+    v->up = mcp_linear_of(first, v->local_rows, up, h);
+    v->down = mcp_linear_of(second, v->local_rows, h, v->width);
+    v->up.groups = v->down.groups = v->groups;
     double routing = 8.0 * (double)b->sharded_tokens * (double)experts;
     v->routing = mcp_saved(b, "routing", routing, MCP_F32, 0);
     v->sizes = mcp_saved(b, "sizes", 8.0 * (double)experts, MCP_I32, 0);
@@ -107,6 +125,7 @@ struct mcp_mlp_values *mcp_mlp_declare(struct mcp_builder *b)
     if (experts)
         declare_experts(b, v);
     mcp_residual_declare(b, &v->residual, "mlp_mask", norms > 1 ? norms - 1 : 0);
+    v->residual.bias = v->dense.down_bias;
     return v;
 }
 
@@ -127,8 +146,11 @@ static struct mcp_ref dense_forward(struct mcp_builder *b, struct dense *d, stru
         gate = mcp_at(b, d->second);
         mcp_linear_forward(b, &d->gate, x, gate);
     }
-    mcp_map(b, activation(b, false), tokens, d->width, (struct mcp_ref[3]){up, gate},
-            (struct mcp_ref[2]){mcp_at(b, d->active)});
+    mcp_emit(b, (struct mcp_call){.function = activation(b, false),
+                                  .weight = d->up_bias,
+                                  .reads = {up, gate, mcp_weights_of(b, d->up_bias)},
+                                  .writes = {mcp_at(b, d->active)},
+                                  .dims = {tokens, d->width}});
     struct mcp_ref y = mcp_scratch_activation(b, "mlp_out", tokens, b->hidden);
     mcp_linear_forward(b, &d->down, mcp_at(b, d->active), y);
     return mcp_tensor_reduce(b, "mlp_out_shard", y, MCP_HIDE_CHUNKED);
@@ -145,8 +167,12 @@ static struct mcp_ref dense_backward(struct mcp_builder *b, struct dense *d, str
     mcp_linear_weight_gradient(b, &d->down, mcp_at(b, d->active), dy);
     struct mcp_ref d_up = mcp_scratch_activation(b, "d_up", tokens, gates(b) * d->width);
     struct mcp_ref gate = d->apart ? mcp_at(b, d->second) : (struct mcp_ref){0};
-    mcp_map(b, activation(b, true), tokens, d->width,
-            (struct mcp_ref[3]){d_active, mcp_at(b, d->up_out), gate}, (struct mcp_ref[2]){d_up});
+    mcp_emit(b, (struct mcp_call){
+                    .function = activation(b, true),
+                    .weight = d->up_bias,
+                    .reads = {d_active, mcp_at(b, d->up_out), gate, mcp_weights_of(b, d->up_bias)},
+                    .writes = {d_up, mcp_gradients_of(b, d->up_bias)},
+                    .dims = {tokens, d->width}});
     struct mcp_linear up = d->up;
     up.n = gates(b) * d->width;
     struct mcp_ref x = mcp_tensor_gather(b, "norm_again", norm, MCP_HIDE_BULK);
@@ -168,17 +194,18 @@ static struct mcp_ref before_exchange(struct mcp_builder *b, struct mcp_mlp_valu
 }
 
 /* Tokens to the ranks of their experts and back; the counts are run-time values. */
-static void exchange(struct mcp_builder *b, struct mcp_mlp_values *v, struct mcp_ref from,
-                     struct mcp_ref to)
+static void exchange(struct mcp_builder *b, struct mcp_mlp_values *v, int delta,
+                     struct mcp_ref from, struct mcp_ref to)
 {
     if (b->plan->expert_parallel == 1)
         return;
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_TO_ALL_V,
                                   .stream = MCP_STREAM_EXPERT,
                                   .group = MCP_EXPERT,
+                                  .delta = delta,
                                   .reads = {from, mcp_at(b, v->sizes)},
                                   .writes = {to},
-                                  .dims = {v->rows * b->hidden}});
+                                  .dims = {v->rows * b->hidden, 0, b->hidden}});
 }
 
 static void route(struct mcp_builder *b, struct mcp_mlp_values *v, struct mcp_ref norm)
@@ -187,8 +214,11 @@ static void route(struct mcp_builder *b, struct mcp_mlp_values *v, struct mcp_re
     struct mcp_ref logits = mcp_scratch_activation(b, "router_logits", shard, experts);
     struct mcp_ref routing = mcp_at(b, v->routing);
     mcp_linear_forward(b, &v->router, norm, logits);
-    mcp_map(b, MCP_FN_ROUTER_TOP_K, shard, experts, (struct mcp_ref[3]){logits},
-            (struct mcp_ref[2]){routing});
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ROUTER_TOP_K,
+                                  .weight = v->router_bias,
+                                  .reads = {logits, mcp_weights_of(b, v->router_bias)},
+                                  .writes = {routing},
+                                  .dims = {shard, experts}});
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_EXPERT_COUNTS,
                                   .reads = {routing},
                                   .writes = {mcp_at(b, v->sizes)}});
@@ -199,18 +229,20 @@ static struct mcp_ref experts_forward(struct mcp_builder *b, struct mcp_mlp_valu
 {
     int64_t h = b->hidden, moved = v->rows + b->sharded_tokens;
     route(b, v, norm);
-    struct mcp_ref routing = mcp_at(b, v->routing);
+    struct mcp_ref routing = mcp_at(b, v->routing), sizes = mcp_at(b, v->sizes);
+    v->up.sizes = v->down.sizes = sizes;
     struct mcp_ref x = mcp_at(b, v->dispatched), back = mcp_at(b, v->combined);
     struct mcp_ref sorted = before_exchange(b, v, "sorted", x);
     mcp_map(b, MCP_FN_PERMUTE, moved, h, (struct mcp_ref[3]){norm, routing},
             (struct mcp_ref[2]){sorted});
-    exchange(b, v, sorted, x);
+    exchange(b, v, 1, sorted, x);
     mcp_linear_forward(b, &v->up, x, mcp_at(b, v->up_out));
-    mcp_map(b, activation(b, false), v->rows, v->width, (struct mcp_ref[3]){mcp_at(b, v->up_out)},
+    mcp_map(b, activation(b, false), v->rows, v->width,
+            (struct mcp_ref[3]){mcp_at(b, v->up_out), sizes},
             (struct mcp_ref[2]){mcp_at(b, v->active)});
     struct mcp_ref y = before_exchange(b, v, "expert_out", back);
     mcp_linear_forward(b, &v->down, mcp_at(b, v->active), y);
-    exchange(b, v, y, back);
+    exchange(b, v, -1, y, back);
     struct mcp_ref out = mcp_scratch_activation(b, "routed_out", b->sharded_tokens, h);
     mcp_map(b, MCP_FN_UNPERMUTE, moved, h, (struct mcp_ref[3]){back, routing},
             (struct mcp_ref[2]){out});
@@ -223,8 +255,11 @@ static struct mcp_ref route_backward(struct mcp_builder *b, struct mcp_mlp_value
     int64_t experts = b->kind->num_experts, shard = b->sharded_tokens;
     struct mcp_ref d_norm = mcp_scratch_activation(b, "d_norm_routed", shard, b->hidden);
     struct mcp_ref d_logits = mcp_scratch_activation(b, "d_router_logits", shard, experts);
-    mcp_map(b, MCP_FN_ROUTER_TOP_K_BACKWARD, shard, experts,
-            (struct mcp_ref[3]){d_routing, mcp_at(b, v->routing)}, (struct mcp_ref[2]){d_logits});
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_ROUTER_TOP_K_BACKWARD,
+                                  .weight = v->router_bias,
+                                  .reads = {d_routing, mcp_at(b, v->routing)},
+                                  .writes = {d_logits, mcp_gradients_of(b, v->router_bias)},
+                                  .dims = {shard, experts}});
     mcp_linear_input_gradient(b, &v->router, d_logits, d_norm);
     mcp_linear_weight_gradient(b, &v->router, norm, d_logits);
     return d_norm;
@@ -234,25 +269,26 @@ static struct mcp_ref experts_backward(struct mcp_builder *b, struct mcp_mlp_val
                                        struct mcp_ref norm, struct mcp_ref d_branch)
 {
     int64_t h = b->hidden, moved = v->rows + b->sharded_tokens, experts = b->kind->num_experts;
-    struct mcp_ref routing = mcp_at(b, v->routing);
+    struct mcp_ref routing = mcp_at(b, v->routing), sizes = mcp_at(b, v->sizes);
+    v->up.sizes = v->down.sizes = sizes;
     struct mcp_ref dy = mcp_scratch_activation(b, "d_expert_out", v->rows, h);
     struct mcp_ref d_combined = before_exchange(b, v, "d_combined", dy);
     struct mcp_ref d_routing = mcp_scratch_activation(b, "d_routing", b->sharded_tokens, experts);
     mcp_map(b, MCP_FN_UNPERMUTE_BACKWARD, moved, h,
             (struct mcp_ref[3]){d_branch, routing, mcp_at(b, v->combined)},
             (struct mcp_ref[2]){d_combined, d_routing});
-    exchange(b, v, d_combined, dy);
+    exchange(b, v, 1, d_combined, dy);
     struct mcp_ref d_active = mcp_scratch_activation(b, "d_expert_active", v->rows, v->width);
     mcp_linear_input_gradient(b, &v->down, dy, d_active);
     mcp_linear_weight_gradient(b, &v->down, mcp_at(b, v->active), dy);
     struct mcp_ref d_up = mcp_scratch_activation(b, "d_expert_up", v->rows, gates(b) * v->width);
     mcp_map(b, activation(b, true), v->rows, v->width,
-            (struct mcp_ref[3]){d_active, mcp_at(b, v->up_out)}, (struct mcp_ref[2]){d_up});
+            (struct mcp_ref[3]){d_active, mcp_at(b, v->up_out), sizes}, (struct mcp_ref[2]){d_up});
     struct mcp_ref back = mcp_scratch_activation(b, "d_sorted", v->rows, h);
     struct mcp_ref dx = before_exchange(b, v, "d_dispatched", back);
     mcp_linear_input_gradient(b, &v->up, d_up, dx);
     mcp_linear_weight_gradient(b, &v->up, mcp_at(b, v->dispatched), d_up);
-    exchange(b, v, dx, back);
+    exchange(b, v, -1, dx, back);
     struct mcp_ref d_norm = route_backward(b, v, norm, d_routing);
     mcp_map(b, MCP_FN_PERMUTE_BACKWARD, moved, h, (struct mcp_ref[3]){back, routing, d_norm},
             (struct mcp_ref[2]){d_norm});

@@ -47,7 +47,7 @@ static void declare_shapes(struct mcp_builder *b, struct mcp_state_values *v)
 
 static struct mcp_linear linear(struct mcp_builder *b, const char *name, int64_t n, int64_t k)
 {
-    return (struct mcp_linear){mcp_weight_part(b, name, n, k, false), b->tokens, n, k, 1, false};
+    return mcp_linear_of(mcp_weight_part(b, name, n, k, false), b->tokens, n, k);
 }
 
 /* Steps, B and C of Mamba; all channels share them. */

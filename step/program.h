@@ -23,6 +23,7 @@
 
 #include "core/plan.h"
 #include "core/precision.h"
+#include "step/facts.h"
 #include "step/function.h"
 
 #include <stdbool.h>
@@ -118,8 +119,9 @@ struct mcp_operand {
 #define MCP_MAX_READS 6
 #define MCP_MAX_WRITES 3
 #define MCP_MAX_WAITS 6
-#define MCP_MAX_DIMS 6
+#define MCP_MAX_DIMS 8
 #define MCP_NO_WEIGHT 0xff
+#define MCP_MAX_BANDS 4 /* of one weight: queries, gates, keys, values */
 
 /* How a transfer may hide under products of its block, if the stack does so. */
 enum mcp_hiding {
@@ -169,18 +171,36 @@ struct mcp_block {
     struct mcp_op *ops;
 };
 
-/* A part of the flat weight buffer, as one rank holds it. */
+/* A part of the flat weight buffer, as one rank holds it: step/weights.h says where, and
+ * what it is of the whole tensor. */
 struct mcp_weight {
     char name[24];
     int64_t rows, columns;
     int copies; /* local experts, else 1 */
     bool expert;
     bool replicated; /* over the tensor group: norms, row-parallel biases, router */
+    bool shared;     /* lives in rank space: several layers of the rank read it */
+    bool twin;       /* tied weights on two stages: the same table is in another layer */
+    bool duplicate;  /* ... and the norm of gradients counts it there */
+    bool by_columns; /* cut over the tensor group by columns, else by rows */
+    unsigned char init;           /* enum mcp_init */
+    int64_t bands[MCP_MAX_BANDS]; /* rows of each, if it is cut band by band; 0: no more */
 };
+
+/* How a new weight begins. */
+enum mcp_init {
+    MCP_INIT_NORMAL,   /* N(0, init_std) */
+    MCP_INIT_RESIDUAL, /* the same, scaled down: what is added to the residual stream */
+    MCP_INIT_NORM,     /* rows of ones, each followed by its row of zeros if norms have biases */
+    MCP_INIT_ZERO,     /* biases */
+    MCP_NUM_INITS
+};
+extern const char *const mcp_init_names[MCP_NUM_INITS];
 
 struct mcp_layer_type {
     char name[32];
     enum mcp_recompute recompute;
+    struct mcp_layer_facts facts;
     int num_weights;
     struct mcp_weight *weights;
     int num_buffers[MCP_NUM_SPACES];

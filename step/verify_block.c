@@ -59,6 +59,11 @@ bool mcp_op_accumulates(const struct mcp_op *op, struct mcp_operand at)
     case MCP_FN_EMBEDDING_BACKWARD:
     case MCP_FN_NORM_BACKWARD:
     case MCP_FN_BIAS_BACKWARD:
+    case MCP_FN_ROTARY_BACKWARD:
+    case MCP_FN_RESIDUAL_BACKWARD:
+    case MCP_FN_RESIDUAL_DROPOUT_BACKWARD:
+    case MCP_FN_GELU_BACKWARD:
+    case MCP_FN_SWIGLU_BACKWARD:
     case MCP_FN_LATENT_BACKWARD:
     case MCP_FN_CONV_BACKWARD:
     case MCP_FN_GATE_BACKWARD:

@@ -210,7 +210,7 @@ ParameterizedTest(struct legal_case *c, state, legal)
 
 /* --- prices --- */
 
-static double seconds_of(struct setup *s, enum mcp_function function, const int64_t dims[6])
+static double seconds_of(struct setup *s, enum mcp_function function, const int64_t dims[MCP_MAX_DIMS])
 {
     struct mcp_op op = {.function = (unsigned char)function, .dtype = MCP_BF16};
     const struct mcp_pricing pricing = {&s->question, &s->plan};
@@ -227,7 +227,7 @@ Test(state, scan_is_its_products)
     const int64_t chunks = tokens / q;
     const struct {
         enum mcp_function function;
-        int64_t dims[6];
+        int64_t dims[MCP_MAX_DIMS];
     } products[] = {
         {MCP_FN_MATMUL_NT, {q, q, n, groups * chunks}},
         {MCP_FN_MATMUL_NT, {q, p, q, heads * chunks}},
@@ -239,7 +239,7 @@ Test(state, scan_is_its_products)
         sum += seconds[i] = seconds_of(&s, products[i].function, products[i].dims);
     double states =
         (double)(heads * chunks * n * p) * 12 / (0.8 * s.cluster.gpu.memory_bandwidth_bytes_per_s);
-    const int64_t dims[6] = {heads, tokens, n, p, groups, q};
+    const int64_t dims[MCP_MAX_DIMS] = {heads, tokens, n, p, groups, q};
     double forward = seconds_of(&s, MCP_FN_SCAN_FORWARD, dims);
     double backward = seconds_of(&s, MCP_FN_SCAN_BACKWARD, dims);
     cr_expect(epsilon_eq(dbl, forward / (sum + states), 1, 1e-12));
@@ -255,7 +255,7 @@ Test(state, selective_scan_streams)
 {
     struct setup s;
     setup_config(&s, models[2].config);
-    const int64_t dims[6] = {8192, 4096, 16, 1, 1, 1}, twice[6] = {8192, 8192, 16, 1, 1, 1};
+    const int64_t dims[MCP_MAX_DIMS] = {8192, 4096, 16, 1, 1, 1}, twice[MCP_MAX_DIMS] = {8192, 8192, 16, 1, 1, 1};
     double bytes = 4096.0 * 2 * (4 * 8192 + 2 * 16);
     double want =
         bytes * s.stack.elementwise_factor / (0.8 * s.cluster.gpu.memory_bandwidth_bytes_per_s);
