@@ -212,6 +212,21 @@ int mcp_group_beside(const struct mcp_plan *plan, unsigned axes, int rank, int d
     return count;
 }
 
+int mcp_group_index(const struct mcp_plan *plan, unsigned axes, int rank)
+{
+    struct place own = place_of(plan, rank);
+    struct runs runs = plane_runs(plan, axes);
+    struct run stages = stage_run(plan, axes);
+    int index = 0, factor = 1;
+    for (int i = 0; i < runs.count; i++) {
+        index += own.plane / runs.items[i].stride % runs.items[i].degree * factor;
+        factor *= runs.items[i].degree;
+    }
+    if (!(axes & STAGES))
+        return index;
+    return own.stage % stages.stride != 0 ? -1 : index + own.stage / stages.stride * factor;
+}
+
 static int greatest_common_divisor(int a, int b)
 {
     while (b != 0) {

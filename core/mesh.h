@@ -27,5 +27,7 @@ bool mcp_stages_in_domain(const struct mcp_plan *plan, int a, int b, int domain)
 /* The members of `rank`'s group over `axes`, ascending along the axes; returns
  * their number, at most mcp_group_size(). `members` has room for it. */
 int mcp_group_members(const struct mcp_plan *plan, unsigned axes, int rank, int *members);
+/* Where `rank` is among them; -1: in the middle of the pipeline, for MCP_ENDS. */
+int mcp_group_index(const struct mcp_plan *plan, unsigned axes, int rank);
 
 #endif

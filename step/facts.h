@@ -39,6 +39,7 @@ struct mcp_layer_facts {
     double rotary_factor, rotary_low_factor, rotary_high_factor, rotary_original_length;
     /* norms and MLP */
     int64_t norm_centers; /* 1: LayerNorm; 0: RMSNorm */
+    int64_t norm_biases;  /* 1: a norm's row of weights is followed by one of biases */
     double norm_epsilon;
     int64_t gated;
     /* routing */

@@ -39,6 +39,7 @@ static const struct entry entries[] = {
     REAL(rotary_high_factor),
     REAL(rotary_original_length),
     INT(norm_centers),
+    INT(norm_biases),
     REAL(norm_epsilon),
     INT(gated),
     INT(num_experts),

@@ -199,3 +199,29 @@ ParameterizedTest(struct case_domain *c, mesh, known_domains)
     cr_expect(eq(int, mcp_group_in_domain(&plan, c->axes, c->domain), c->want), "axes %u in %d",
               c->axes, c->domain);
 }
+
+/* Every group's members, in order, have the indices 0, 1 .. */
+Test(mesh, index_of_members)
+{
+    static const unsigned axes[] = {MCP_TENSOR, MCP_CONTEXT | MCP_DATA, MCP_PIPELINE,
+                                    MCP_EXPERT, MCP_EXPERT_DATA,        MCP_TENSOR | MCP_PIPELINE,
+                                    MCP_ENDS};
+    struct mcp_plan plan = mcp_plan_default();
+    plan.tensor_parallel = 2;
+    plan.context_parallel = 3;
+    plan.data_parallel = 2;
+    plan.pipeline_parallel = 3;
+    plan.expert_parallel = 4;
+    plan.rank_order[2] = MCP_PIPELINE;
+    plan.rank_order[3] = MCP_DATA;
+    int members[64];
+    for (size_t a = 0; a < MCP_COUNT_OF(axes); a++)
+        for (int rank = 0; rank < mcp_plan_world(&plan); rank++) {
+            int count = mcp_group_members(&plan, axes[a], rank, members);
+            for (int i = 0; i < count; i++)
+                cr_expect(eq(int, mcp_group_index(&plan, axes[a], members[i]), i), "axes %u",
+                          axes[a]);
+        }
+    struct mcp_coordinate middle = {.pipeline = 1};
+    cr_expect(eq(int, mcp_group_index(&plan, MCP_ENDS, mcp_mesh_rank(&plan, middle)), -1));
+}
