@@ -15,8 +15,10 @@
  * layer type, and where this rank sits in the mesh. Nothing else is looked at.
  *
  * Transfers, over the k ranks of the op's group in the order of mcp_group_members():
- *   dims[0] is n, elements of the full-size buffer; dims[1] the first element of it, of
- *   all_reduce and all_reduce_max. Elements are of the op's dtype.
+ *   dims[0] is n, elements of the full-size buffer; dims[2] the first of them in a buffer
+ *   that holds more; dims[3] the shard's first in its own buffer, where that is another.
+ *   Elements are of the op's dtype. A send or receive of less than its buffer is this tensor rank's part of it:
+ *   as many elements from at.tensor x dims[0] on.
  *   A shard is contiguous: with q = ceil(n / k), member i holds [i q, min(n, (i + 1) q)):
  *   the last may be short, or empty.
  *   all_gather, reduce_scatter: reads[0] == writes[0] means in place: the shard lies at its
@@ -25,7 +27,7 @@
  *   for each expert, [experts]; then, which the backend fills in by exchange, rows that
  *   each member has for each expert of this rank, [k][experts / k]. With delta 1 rows
  *   sorted by expert go to the ranks of their experts, where they lie by expert, then by
- *   member; with delta -1 they come back. dims[0] is expected rows x columns, dims[1] the
+ *   member; with delta -1 they come back. dims[0] is expected rows x columns, dims[2] the
  *   columns.
  *   A reduce_scatter into another buffer of kind gradient adds to what that holds, and
  *   clears what it read: gradients that are whole for one microbatch only (ZeRO-2, 3).

@@ -1,6 +1,8 @@
 /* exec/cpu_transfer.c: which messages a transfer is, and sums in the members' order. */
 #include "exec/cpu_transfer.h"
 
+#include "exec/bf16.h"
+
 #include <string.h>
 
 /* Elements of a shard that are reduced at once: room for k of them is all that is held. */
@@ -79,24 +81,6 @@ static int64_t longest_piece(const struct mcp_cpu_transfer *t)
 
 /* --- sums --- */
 
-static float from_bf16(uint16_t x)
-{
-    uint32_t bits = (uint32_t)x << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* To nearest, ties to even; NaN stays one. */
-static uint16_t to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)((bits >> 16) | 0x40);
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
 static void load(unsigned char dtype, const char *from, int64_t first, int count, float *out)
 {
     if (dtype == MCP_F32) {
@@ -105,7 +89,7 @@ static void load(unsigned char dtype, const char *from, int64_t first, int count
     }
     const uint16_t *x = (const uint16_t *)(const void *)from + first;
     for (int i = 0; i < count; i++)
-        out[i] = from_bf16(x[i]);
+        out[i] = mcp_from_bf16(x[i]);
 }
 
 static void store(unsigned char dtype, char *to, int64_t first, int count, const float *values)
@@ -116,7 +100,7 @@ static void store(unsigned char dtype, char *to, int64_t first, int count, const
     }
     uint16_t *x = (uint16_t *)(void *)to + first;
     for (int i = 0; i < count; i++)
-        x[i] = to_bf16(values[i]);
+        x[i] = mcp_to_bf16(values[i]);
 }
 
 /* NaN wins, so that no rank misses one. */
@@ -315,7 +299,7 @@ void mcp_cpu_transfer_set(const struct mcp_launch *launch, struct mcp_cpu_channe
                                    .dtype = op->dtype,
                                    .delta = op->delta,
                                    .elements = op->dims[0],
-                                   .first = op->dims[1],
+                                   .first = op->dims[2],
                                    .from = op->num_reads > 0 ? launch->reads[0] : NULL,
                                    .to = op->num_writes > 0 ? launch->writes[0] : NULL,
                                    .to_bytes = launch->write_bytes[0],
@@ -326,8 +310,13 @@ void mcp_cpu_transfer_set(const struct mcp_launch *launch, struct mcp_cpu_channe
         t->num_experts = launch->type->facts.num_experts;
         return;
     }
-    if (t->from != NULL && t->from == t->to)
-        t->from = t->to = t->to + t->first * size;
+    bool in_place = t->from == t->to;
+    bool from_shard = !in_place && op->function == MCP_FN_ALL_GATHER;
+    bool to_shard = !in_place && op->function == MCP_FN_REDUCE_SCATTER;
+    if (t->from != NULL)
+        t->from += op->dims[from_shard ? 3 : 2] * size;
+    if (t->to != NULL)
+        t->to += op->dims[to_shard ? 3 : 2] * size;
     const struct mcp_buffer *buffer =
         op->num_writes > 0 ? mcp_operand_buffer(launch->rank->program, launch->type, op->writes[0])
                            : NULL;

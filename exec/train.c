@@ -1,0 +1,134 @@
+/* exec/train.c: learning rates, and one step after the other. */
+#include "exec/train.h"
+
+#include "exec/init.h"
+
+#include <math.h>
+
+const char *const mcp_decay_names[MCP_NUM_DECAYS] = {"constant", "linear", "cosine"};
+
+struct mcp_trainer {
+    struct mcp_rank rank;
+    const struct mcp_backend_calls *calls;
+    struct mcp_backend *backend;
+    struct mcp_train_options options;
+    struct mcp_interpreter *interpreter;
+    int64_t step;
+};
+
+double mcp_learning_rate_at(const struct mcp_learning_rate *rate, int64_t step)
+{
+    const double pi = 3.14159265358979323846;
+    if (step < rate->warmup_steps)
+        return rate->peak * (double)(step + 1) / (double)rate->warmup_steps;
+    if (rate->decay == MCP_DECAY_CONSTANT)
+        return rate->peak;
+    double done = rate->decay_steps > 0
+                      ? fmin(1, (double)(step - rate->warmup_steps) / (double)rate->decay_steps)
+                      : 1;
+    double left = rate->decay == MCP_DECAY_LINEAR ? 1 - done : 0.5 * (1 + cos(pi * done));
+    return rate->floor + (rate->peak - rate->floor) * left;
+}
+
+struct mcp_train_options mcp_train_options_default(void)
+{
+    return (struct mcp_train_options){.rate = {.peak = 5e-5, .warmup_steps = 5000},
+                                      .beta1 = 0.9,
+                                      .beta2 = 0.999,
+                                      .epsilon = 1e-8,
+                                      .weight_decay = 0.01,
+                                      .clip_norm = 2};
+}
+
+int64_t mcp_batch_sequences(const struct mcp_program *program)
+{
+    const struct mcp_plan *plan = &program->plan;
+    return (int64_t)program->num_microbatches * plan->microbatch_size * plan->data_parallel;
+}
+
+int64_t mcp_sequence_tokens(const struct mcp_program *program)
+{
+    int64_t tokens = 0;
+    for (int t = 0; t < program->num_types; t++)
+        if (program->types[t].facts.sequence_length > tokens)
+            tokens = program->types[t].facts.sequence_length;
+    return tokens;
+}
+
+enum mcp_status mcp_trainer_new(struct mcp_arena *arena, const struct mcp_program *program,
+                                int rank, const struct mcp_backend_calls *calls,
+                                struct mcp_backend *backend, const struct mcp_batch *batch,
+                                const struct mcp_train_options *options, struct mcp_trainer **out,
+                                struct mcp_error *err)
+{
+    struct mcp_trainer *trainer = MCP_NEW(arena, struct mcp_trainer);
+    trainer->rank = (struct mcp_rank){.program = program,
+                                      .rank = rank,
+                                      .at = mcp_mesh_coordinate(&program->plan, rank),
+                                      .batch = batch};
+    trainer->calls = calls;
+    trainer->backend = backend;
+    trainer->options = *options;
+    MCP_TRY(mcp_interpreter_new(arena, &trainer->rank, calls, backend, &options->interpret,
+                                &trainer->interpreter, err));
+    struct mcp_arena *scratch = mcp_arena_new();
+    mcp_init_rank(scratch, trainer->interpreter, &trainer->rank, calls, backend, options->seed);
+    mcp_arena_free(scratch);
+    *out = trainer;
+    return MCP_OK;
+}
+
+static void set_inputs(struct mcp_trainer *trainer)
+{
+    const struct mcp_train_options *options = &trainer->options;
+    const struct mcp_program *program = trainer->rank.program;
+    trainer->rank.outputs = (struct mcp_step_outputs){0};
+    trainer->rank.inputs = (struct mcp_step_inputs){
+        .step = trainer->step,
+        .learning_rate = mcp_learning_rate_at(&options->rate, trainer->step),
+        .beta1 = options->beta1,
+        .beta2 = options->beta2,
+        .epsilon = options->epsilon,
+        .weight_decay = options->weight_decay,
+        .clip_norm = options->clip_norm,
+        .loss_scale = 1,
+        .tokens = mcp_batch_sequences(program) * mcp_sequence_tokens(program)};
+}
+
+/* Ranks have the loss of their own tokens, and those of a tensor group the same one. */
+static enum mcp_status agree_on_loss(struct mcp_trainer *trainer, struct mcp_error *err)
+{
+    double loss = trainer->rank.outputs.loss / trainer->rank.program->plan.tensor_parallel;
+    MCP_TRY(trainer->calls->agree(trainer->backend, &loss, 1, '+', err));
+    trainer->rank.outputs.loss = loss;
+    return MCP_OK;
+}
+
+enum mcp_status mcp_trainer_step(struct mcp_trainer *trainer, struct mcp_step_report *report,
+                                 struct mcp_error *err)
+{
+    double start_s = trainer->calls->clock(trainer->backend);
+    set_inputs(trainer);
+    MCP_TRY(mcp_interpret_step(trainer->interpreter, err));
+    MCP_TRY(agree_on_loss(trainer, err));
+    const struct mcp_step_inputs *in = &trainer->rank.inputs;
+    const struct mcp_step_outputs *out = &trainer->rank.outputs;
+    *report = (struct mcp_step_report){.step = trainer->step++,
+                                       .tokens = in->tokens,
+                                       .loss = out->loss,
+                                       .grad_norm = out->grad_norm,
+                                       .learning_rate = in->learning_rate,
+                                       .step_s = trainer->calls->clock(trainer->backend) - start_s,
+                                       .skipped = out->skipped};
+    return MCP_OK;
+}
+
+const struct mcp_interpreter *mcp_trainer_interpreter(const struct mcp_trainer *trainer)
+{
+    return trainer->interpreter;
+}
+
+const struct mcp_rank *mcp_trainer_rank(const struct mcp_trainer *trainer)
+{
+    return &trainer->rank;
+}

@@ -1,0 +1,59 @@
+/* exec/train.h: the loop above the seam: steps of training on one rank of a run.
+ *
+ * AdamW (Loshchilov and Hutter 2019) over a learning rate that warms up from 0 and then
+ * stays, or falls to its floor along a line or half a cosine. Every rank of the run calls
+ * the same functions in the same order. */
+#ifndef MCP_EXEC_TRAIN_H
+#define MCP_EXEC_TRAIN_H
+
+#include "exec/interpret.h"
+
+enum mcp_decay { MCP_DECAY_CONSTANT, MCP_DECAY_LINEAR, MCP_DECAY_COSINE, MCP_NUM_DECAYS };
+extern const char *const mcp_decay_names[MCP_NUM_DECAYS];
+
+struct mcp_learning_rate {
+    double peak, floor;
+    int64_t warmup_steps; /* step s of them runs at peak x (s + 1) / warmup_steps */
+    int64_t decay_steps;  /* after those: until the floor is reached */
+    enum mcp_decay decay;
+};
+double mcp_learning_rate_at(const struct mcp_learning_rate *rate, int64_t step);
+
+struct mcp_train_options {
+    struct mcp_learning_rate rate;
+    double beta1, beta2, epsilon, weight_decay;
+    double clip_norm; /* 0: none */
+    uint64_t seed;
+    struct mcp_interpret_options interpret;
+};
+/* Rate 5e-5 after 5000 steps, then constant; 0.9, 0.999, 1e-8; decay 0.01; clip 2. */
+struct mcp_train_options mcp_train_options_default(void);
+
+struct mcp_step_report { /* alike on all ranks but for seconds */
+    int64_t step, tokens;
+    double loss, grad_norm, learning_rate;
+    double step_s;
+    bool skipped;
+};
+
+struct mcp_trainer;
+
+/* Rank `rank` of the program, its memory taken and its weights new. MCP_INVALID: the
+ * backend lacks a function. All must outlive the trainer. */
+enum mcp_status mcp_trainer_new(struct mcp_arena *arena, const struct mcp_program *program,
+                                int rank, const struct mcp_backend_calls *calls,
+                                struct mcp_backend *backend, const struct mcp_batch *batch,
+                                const struct mcp_train_options *options, struct mcp_trainer **out,
+                                struct mcp_error *err);
+
+/* The next step. */
+enum mcp_status mcp_trainer_step(struct mcp_trainer *trainer, struct mcp_step_report *report,
+                                 struct mcp_error *err);
+
+const struct mcp_interpreter *mcp_trainer_interpreter(const struct mcp_trainer *trainer);
+const struct mcp_rank *mcp_trainer_rank(const struct mcp_trainer *trainer);
+/* Of the program's whole batch. */
+int64_t mcp_batch_sequences(const struct mcp_program *program);
+int64_t mcp_sequence_tokens(const struct mcp_program *program);
+
+#endif
