@@ -27,16 +27,21 @@ override CFLAGS += -std=c11 $(WARNINGS)
 
 CLANG_DEPS := clang libclang-rt-dev libomp-dev
 
-FOLDERS   := core step topologies planner sim reports cli
-LIB_SRC   := $(wildcard $(addsuffix /*.c,$(filter-out cli,$(FOLDERS))))
+FOLDERS   := core step topologies planner sim exec reports cli
+# What a backend's library is wanted for is in the executors alone.
+EXEC_SRC  := $(wildcard exec/cpu_*.c exec/main_*.c)
+LIB_SRC   := $(filter-out $(EXEC_SRC),$(wildcard $(addsuffix /*.c,$(filter-out cli,$(FOLDERS)))))
 CLI_SRC   := $(wildcard cli/*.c)
 HEADERS   := $(wildcard $(addsuffix /*.h,$(FOLDERS)))
 BENCH_SRC := $(wildcard tests/bench/*.c)
 FUZZ_SRC  := $(wildcard tests/fuzz/fuzz_*.c)
-TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/%,$(wildcard tests/*/*.c))
+RANKS_SRC := $(wildcard tests/exec/ranks*.c)
+TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/% $(RANKS_SRC),$(wildcard tests/*/*.c))
 PRESETS   := $(wildcard models/*.json topologies/*.json topologies/gpus/*.json stacks/*.json \
                         reports/page.*)
-ALL_C     := $(LIB_SRC) $(CLI_SRC) $(TEST_SRC) $(BENCH_SRC) $(FUZZ_SRC)
+MAIN_SRC  := $(wildcard exec/main_*.c)
+ALL_C     := $(LIB_SRC) $(CLI_SRC) $(CPU_SRC) $(MAIN_SRC) $(TEST_SRC) $(RANKS_SRC) $(BENCH_SRC) \
+             $(FUZZ_SRC)
 obj        = $(patsubst %,$(BUILD)/%.o,$(1))
 
 # Each library is wanted by one file alone.
@@ -44,23 +49,38 @@ LDLIBS += -ljansson $(if $(wildcard planner/ilp.c),-lglpk) \
           $(if $(wildcard topologies/hwloc.c),-lhwloc) $(if $(wildcard topologies/xml.c),-lexpat) \
           $(if $(wildcard topologies/nvml.c),-ldl) -lm
 OPENMP := $(if $(wildcard planner/search.c),-fopenmp)
+# The executor is a program of its own: mcpplan links neither MPI nor BLAS.
+BLAS   := -lopenblas
+MPI_CC := $(shell command -v mpicc 2> /dev/null)
+MPI_LIBS := $(if $(MPI_CC),$(shell $(MPI_CC) --showme:link 2> /dev/null))
+MPI_INCLUDES := $(if $(MPI_CC),$(patsubst -I%,-isystem %,$(shell $(MPI_CC) --showme:compile 2> /dev/null)))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all man deps check tests asan tsan fuzz fuzzers report-check bench validate demo \
+.PHONY: all executors man deps check tests asan tsan fuzz fuzzers report-check bench validate demo \
         tidy format rules headers install help clean
 
-all: $(BUILD)/mcpplan                ## build the program and the library
+all: $(BUILD)/mcpplan executors      ## build the programs and the library
+# Without MPI on the machine there is nothing to run plans with; make deps installs it.
+executors: $(if $(MPI_CC),$(patsubst exec/main_cpu.c,$(BUILD)/mcpplan-exec-cpu,$(MAIN_SRC)))
+	$(if $(MPI_CC),,@echo "  NOTE  no mpicc here: mcpplan-exec-cpu is not built (make deps installs it)")
 
 $(BUILD)/libmcpplan.a: $(call obj,$(LIB_SRC)) $(BUILD)/presets.o $(BUILD)/files
 	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 $(BUILD)/mcpplan: $(call obj,$(CLI_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LDLIBS)
-$(BUILD)/tests/unit: $(call obj,$(TEST_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files \
-                     $(BUILD)/tests/fake_nvml.so
+$(BUILD)/mcpplan-exec-cpu: $(call obj,exec/main_cpu.c $(CPU_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) -lcriterion $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(MPI_LIBS) $(LDLIBS)
+$(BUILD)/tests/unit: $(call obj,$(TEST_SRC) $(KERNELS)) $(BUILD)/libmcpplan.a $(BUILD)/files \
+                     $(BUILD)/tests/fake_nvml.so $(if $(MPI_CC),$(patsubst %,$(BUILD)/tests/ranks,$(firstword $(RANKS_SRC))))
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) -lcriterion $(BLAS) $(LDLIBS)
+# What tests start through mpirun: one world, many plans.
+$(BUILD)/tests/ranks: $(call obj,$(RANKS_SRC) $(CPU_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(MPI_LIBS) $(LDLIBS)
 # What the tests open in the place of NVIDIA's library.
 $(BUILD)/tests/fake_nvml.so: tests/topologies/fake/nvml.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -87,6 +107,9 @@ endef
 $(call stamp,flags,$(CC) $(CPPFLAGS) $(CFLAGS))
 $(call stamp,files,$(LDFLAGS) $(LDLIBS) $(ALL_C) $(PRESETS))
 $(BUILD)/planner/search.c.o: override CFLAGS += -fopenmp
+$(BUILD)/exec/cpu_%.c.o: override CFLAGS += -fopenmp
+$(BUILD)/exec/cpu_mpi.c.o: override CPPFLAGS += $(MPI_INCLUDES)
+$(BUILD)/tests/exec/ranks%.c.o: override CPPFLAGS += $(MPI_INCLUDES)
 # Criterion's macros trip these two in gcc.
 $(BUILD)/tests/%.c.o: override CFLAGS := $(filter-out -Wconversion -Wwrite-strings,$(CFLAGS))
 
@@ -134,14 +157,15 @@ format:                              ## lay the code out
 # One file a run: clang-tidy 14 has a false valist warning when files share one.
 tidy:                                ## clang-format and clang-tidy, changing nothing
 	$(Q)clang-format --dry-run -Werror $(ALL_C) $(HEADERS)
-	$(Q)for f in $(LIB_SRC) $(CLI_SRC); do clang-tidy --quiet $$f -- $(CPPFLAGS) -std=c11 || exit 1; done
+	$(Q)for f in $(LIB_SRC) $(CLI_SRC) $(CPU_SRC) $(MAIN_SRC); do clang-tidy --quiet $$f -- $(CPPFLAGS) \
+	  $(MPI_INCLUDES) -std=c11 || exit 1; done
 rules:                               ## who may include whom, banned calls, long files
 	$(Q)tools/rules.sh
 headers:                             ## each header compiles alone
 	$(Q)for h in $(HEADERS); do $(CC) $(CPPFLAGS) -std=c11 -Wall -Werror -fsyntax-only -x c $$h || exit 1; done
 install: all                         ## DESTDIR and PREFIX are honoured
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib
-	install -m 755 $(BUILD)/mcpplan $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BUILD)/mcpplan $(wildcard $(BUILD)/mcpplan-exec-cpu) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(BUILD)/libmcpplan.a $(DESTDIR)$(PREFIX)/lib
 	for h in $(filter-out core/json_value.h,$(HEADERS)); do \
 	  install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/mcpplan/$$h; done

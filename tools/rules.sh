@@ -25,7 +25,7 @@ layer() {
 
 # door 'PATTERN' FILES (an extended expression)
 door() {
-    sources core step topologies planner sim reports cli | xargs -r grep -HnE "$1" |
+    sources core step topologies planner sim exec reports cli | xargs -r grep -HnE "$1" |
         grep -vE "^($2):" > "$list"
     offence "$1 belongs in $2 only" < "$list"
 }
@@ -38,8 +38,9 @@ layer step 'core|step'
 layer topologies 'core|topologies'
 layer planner 'core|step|planner'
 layer sim 'core|step|sim'
+layer exec 'core|step|exec'
 layer reports 'core|step|reports'
-layer cli 'core|step|topologies|planner|sim|reports|cli'
+layer cli 'core|step|topologies|planner|sim|exec|reports|cli'
 
 door '#include <jansson' 'core/json_value\.h'
 door '#include "core/json_value\.h"' 'core/json(_write)?\.c'
@@ -47,12 +48,21 @@ door '#include <hwloc' 'topologies/hwloc\.c'
 door '#include <expat' 'topologies/xml\.c'
 door '#include <dlfcn' 'topologies/nvml\.c'
 door '#include <glpk' 'planner/ilp\.c'
-door '#include <omp|#pragma omp' 'planner/search\.c'
+door '#include <mpi' 'exec/cpu_mpi\.c'
+door '#include <cblas' 'exec/cpu_blas\.c'
+door '#include <omp|#pragma omp' 'planner/search\.c|exec/cpu_[a-z_]*\.c'
 door '\b(malloc|calloc|realloc|free)\(' 'core/arena\.c'
 door '\b(atoi|atol|atof|strcpy|strcat|sprintf|strtok|gets)\(' '-'
-door '\b(printf|fprintf|puts|fputs|putchar|perror|exit|_Exit|abort)\(' 'core/arena\.c|cli/[a-z_]*\.c'
+door '\b(printf|fprintf|puts|fputs|putchar|perror|exit|_Exit|abort)\(' 'core/arena\.c|cli/[a-z_]*\.c|exec/main_[a-z]*\.c'
 
-sources core step topologies planner sim reports cli tests | xargs -r wc -l |
+# The executor runs programs and knows nothing of what they are made from: no layer, degree,
+# recompute, ZeRO stage or schedule.
+grep -HnE 'zero_stage|reshard|sequence_parallel|virtual_stages|plan(->|\.)schedule|MCP_RECOMPUTE|recompute|MCP_KIND_|layer_kind' \
+    exec/interpret.[ch] exec/cpu_backend.[ch] exec/cpu_transfer.[ch] exec/train.[ch] \
+    exec/init.[ch] 2> /dev/null | grep -vE ':[0-9]+: ?(/\*| \*)' > "$list"
+offence "exec/ knows no layer, degree, recompute, ZeRO stage or schedule" < "$list"
+
+sources core step topologies planner sim exec reports cli tests | xargs -r wc -l |
     awk '$2 != "total" && $1 > 600 {print $2 ": " $1 " lines"}' > "$list"
 offence "files hold 600 lines at most" < "$list"
 exit $failed
