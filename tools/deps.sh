@@ -3,7 +3,7 @@
 set -eu
 
 packages="gcc libc6-dev make pkg-config libjansson-dev libhwloc-dev libexpat1-dev libglpk-dev
-libcriterion-dev $*"
+libcriterion-dev libopenblas-dev libopenmpi-dev openmpi-bin $*"
 
 fail() {
     echo "deps: $1" >&2
@@ -12,7 +12,8 @@ fail() {
 
 # Without dpkg, ask the compiler whether all is there.
 if ! command -v dpkg-query > /dev/null; then
-    printf '#include <%s>\n' jansson.h hwloc.h expat.h glpk.h criterion/criterion.h |
+    command -v mpicc > /dev/null && command -v mpirun > /dev/null &&
+        printf '#include <%s>\n' jansson.h hwloc.h expat.h glpk.h criterion/criterion.h cblas.h |
         ${CC:-cc} -fsyntax-only -x c - 2> /dev/null && exit 0
     fail "this is not Debian or Ubuntu: please install its packages for" $packages
 fi
