@@ -28,9 +28,10 @@ override CFLAGS += -std=c11 $(WARNINGS)
 CLANG_DEPS := clang libclang-rt-dev libomp-dev
 
 FOLDERS   := core step topologies planner sim exec reports cli
-# What a backend's library is wanted for is in the executors alone.
-EXEC_SRC  := $(wildcard exec/cpu_*.c exec/main_*.c)
-LIB_SRC   := $(filter-out $(EXEC_SRC),$(wildcard $(addsuffix /*.c,$(filter-out cli,$(FOLDERS)))))
+# What a backend's libraries are wanted for is in the executors alone; its kernels are tested.
+CPU_SRC   := $(wildcard exec/cpu_*.c)
+KERNELS   := $(wildcard exec/cpu_kernel*.c exec/cpu_blas.c)
+LIB_SRC   := $(filter-out $(CPU_SRC) exec/main_%,$(wildcard $(addsuffix /*.c,$(filter-out cli,$(FOLDERS)))))
 CLI_SRC   := $(wildcard cli/*.c)
 HEADERS   := $(wildcard $(addsuffix /*.h,$(FOLDERS)))
 BENCH_SRC := $(wildcard tests/bench/*.c)
