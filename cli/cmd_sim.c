@@ -230,7 +230,7 @@ static enum mcp_status play_ops(struct mcp_context *ctx, const struct sim_args *
         MCP_TRY(write_text(ctx, args->timeline, &text));
     }
     if (args->trace != NULL) {
-        mcp_sim_timeline_trace(timeline, result, &trace);
+        mcp_sim_timeline_trace(timeline, &trace);
         MCP_TRY(write_text(ctx, args->trace, &trace));
     }
     return MCP_OK;

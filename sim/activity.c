@@ -74,6 +74,13 @@ struct mcp_sim_activities *mcp_sim_activities_new(struct mcp_arena *arena, int n
     return all;
 }
 
+void mcp_sim_activities_restart(struct mcp_sim_activities *all)
+{
+    all->now_ns = 0;
+    for (int l = 0; l < all->num_links; l++)
+        all->load[l] = 0; /* no rounding is left over */
+}
+
 int64_t mcp_sim_now(const struct mcp_sim_activities *all)
 {
     return all->now_ns;

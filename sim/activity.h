@@ -44,6 +44,8 @@ void mcp_sim_use_route(struct mcp_sim_activity *activity, const struct mcp_sim_s
 struct mcp_sim_activities;
 struct mcp_sim_activities *mcp_sim_activities_new(struct mcp_arena *arena, int num_classes,
                                                   bool shared_links);
+/* Back to time 0; nothing may be under way. */
+void mcp_sim_activities_restart(struct mcp_sim_activities *all);
 int64_t mcp_sim_now(const struct mcp_sim_activities *all);
 void mcp_sim_start(struct mcp_sim_activities *all, struct mcp_sim_activity activity);
 /* The next one that ends, taken out; time is then its end. False when none is left. */

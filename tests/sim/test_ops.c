@@ -90,6 +90,77 @@ Test(sim_ops, sharing_costs)
     cr_expect(gt(int, dearer, 0));
 }
 
+/* --- unequal ranks --- */
+
+static void play_unequal(struct mcp_arena *arena, struct drawn *d, bool shared,
+                         const struct mcp_sim_options *ranks)
+{
+    const struct mcp_sim_ops_options options = {.shared_links = shared, .ranks = ranks};
+    mcp_sim_play(arena, &d->random.question, &d->program, ranks, &d->entries);
+    mcp_sim_play_ops(arena, &d->random.question, &d->program, &options, &d->ops);
+    cr_expect(eq(int, d->entries.num_cells, d->ops.num_cells), "%s", d->says);
+}
+
+/* By op, stretched compute hides more of a context ring, and a slot is never shorter than
+ * its launches: the two are not the same. */
+Test(sim_ops, jitter_costs_what_it_does_entry_by_entry)
+{
+    for (int seed = 0; seed < NUM_PLANS; seed += 3) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct drawn *d = MCP_NEW(arena, struct drawn);
+        struct mcp_sim_options ranks = mcp_sim_options_default();
+        draw(arena, seed, d);
+        ranks.noise = 0.02;
+        play_unequal(arena, d, false, &ranks);
+        double apart = (double)d->ops.step_ns / (double)d->entries.step_ns - 1;
+        cr_expect(lt(dbl, fabs(apart), 0.02), "%s: %g", d->says, apart);
+        expect_whole(d, &d->ops);
+        mcp_arena_free(arena);
+    }
+}
+
+Test(sim_ops, a_slow_port_costs_what_it_does_entry_by_entry)
+{
+    int costly = 0;
+    for (int seed = 0; seed < NUM_PLANS; seed += 3) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct drawn *d = MCP_NEW(arena, struct drawn);
+        struct mcp_sim_options ranks = mcp_sim_options_default();
+        draw(arena, seed, d);
+        struct mcp_cluster cluster = d->random.cluster;
+        struct mcp_question slow = d->random.question;
+        slow.cluster = &cluster;
+        for (int i = 0; i < cluster.num_tiers; i++)
+            cluster.tiers[i].bandwidth_bytes_per_s /= 3;
+        int64_t healthy_ns = d->entries.step_ns;
+        ranks.slow_port = seed % mcp_plan_world(&d->random.plan);
+        ranks.slow_links = &slow;
+        play_unequal(arena, d, false, &ranks);
+        expect_same(d);
+        expect_whole(d, &d->ops);
+        costly += d->ops.step_ns > healthy_ns;
+        mcp_arena_free(arena);
+    }
+    cr_expect(gt(int, costly, NUM_PLANS / 10));
+}
+
+Test(sim_ops, a_slow_rank_never_helps_on_shared_links)
+{
+    for (int seed = 0; seed < NUM_PLANS; seed += 6) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct drawn *d = MCP_NEW(arena, struct drawn);
+        struct mcp_sim_options ranks = mcp_sim_options_default();
+        draw(arena, seed, d);
+        ranks.slow_rank = seed % mcp_plan_world(&d->random.plan);
+        play_unequal(arena, d, true, &ranks); /* as fast as the others */
+        int64_t before_ns = d->ops.step_ns;
+        ranks.slow_factor = 1.3;
+        play_unequal(arena, d, true, &ranks);
+        cr_expect(ge(dbl, (double)d->ops.step_ns, (double)before_ns * (1 - 1e-6)), "%s", d->says);
+        mcp_arena_free(arena);
+    }
+}
+
 /* --- spans --- */
 
 struct spans {

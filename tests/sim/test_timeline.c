@@ -119,7 +119,7 @@ Test(sim_timeline, spans_of_a_trace_never_cross)
         struct drawn *d = play(arena, seed);
         struct mcp_text text = mcp_text_new(arena);
         struct mcp_json *list;
-        mcp_sim_timeline_trace(d->timeline, &d->result, &text);
+        mcp_sim_timeline_trace(d->timeline, &text);
         cr_assert(eq(int, (int)mcp_json_array(parse(arena, &text), "traceEvents", &list, NULL), 0));
         struct event *events = MCP_ARRAY(arena, mcp_json_count(list), struct event);
         int64_t *open = MCP_ARRAY(arena, mcp_json_count(list), int64_t); /* ends of those open */

@@ -1,12 +1,9 @@
-/* sim/end.c: ops that are played as sums, one after the other. */
-#include "sim/end.h"
+/* sim/ops_end.c: ops that are played as sums, one after the other. */
+#include "sim/ops_parts.h"
 
 struct end {
-    const struct mcp_sim_steps *steps;
-    struct mcp_sim_blocks *blocks;
-    const struct mcp_sim_ops_options *options;
-    struct mcp_sim_result *result;
-    int class;
+    const struct mcp_sim_ops_play *play;
+    int cell, class;
 };
 
 /* Entries that are laid together. */
@@ -18,7 +15,7 @@ static enum part part_of(const struct end *end, const struct mcp_entry *entry)
     case MCP_PROLOGUE:
     case MCP_EPILOGUE:
     case MCP_OPTIMIZER:
-        return entry->layer == end->steps->program->num_layers ? OF_THE_STEP : OF_LAYERS;
+        return entry->layer == end->play->program->num_layers ? OF_THE_STEP : OF_LAYERS;
     case MCP_GATHER:
         return GATHERS;
     case MCP_REDUCE:
@@ -28,23 +25,29 @@ static enum part part_of(const struct end *end, const struct mcp_entry *entry)
     }
 }
 
+static const struct mcp_sim_block *block_of(const struct end *end, const struct mcp_entry *entry)
+{
+    bool slow = end->class == end->play->unequal.slow_stage &&
+                (entry->role == MCP_GATHER || entry->role == MCP_REDUCE);
+    return mcp_sim_block_of(slow ? end->play->slow_blocks : end->play->blocks, end->class, entry);
+}
+
 /* One op after the other from `start_ns`, `stretch` times as long as alone. Returns the end. */
 static int64_t lay_entry(const struct end *end, int slot, int index, int64_t start_ns,
                          double stretch)
 {
-    const struct mcp_program *program = end->steps->program;
+    const struct mcp_program *program = end->play->program;
     const struct mcp_slot *of = &program->classes[end->class].slots[slot];
-    const struct mcp_sim_block *block =
-        mcp_sim_block_of(end->blocks, end->class, &program->lists[of->list].entries[index]);
+    const struct mcp_sim_block *block = block_of(end, &program->lists[of->list].entries[index]);
     int64_t before_ns = 0;
     for (int i = 0; i < block->num_ops; i++) {
         struct mcp_sim_span span = {
-            end->class, slot, index, i, (enum mcp_stream)block->ops[i].stream, 0, 0};
+            end->cell, end->class, slot, index, i, (enum mcp_stream)block->ops[i].stream, 0, 0};
         span.start_ns = start_ns + (int64_t)(stretch * (double)before_ns);
         before_ns += block->ops[i].time_ns;
         span.end_ns = start_ns + (int64_t)(stretch * (double)before_ns);
         if (span.end_ns > span.start_ns)
-            end->options->span(end->options->context, &span);
+            end->play->options->span(end->play->options->context, &span);
     }
     return start_ns + (int64_t)(stretch * (double)before_ns);
 }
@@ -52,7 +55,7 @@ static int64_t lay_entry(const struct end *end, int slot, int index, int64_t sta
 /* What its entries take alone. */
 static int64_t alone_ns(const struct end *end, enum part part)
 {
-    const struct mcp_program *program = end->steps->program;
+    const struct mcp_program *program = end->play->program;
     const struct mcp_program_class *class = &program->classes[end->class];
     int64_t sum = 0;
     for (int s = 0; s < class->num_slots; s++) {
@@ -60,8 +63,7 @@ static int64_t alone_ns(const struct end *end, enum part part)
         for (int e = 0; e < list->num_entries; e++) {
             if (part_of(end, &list->entries[e]) != part)
                 continue;
-            const struct mcp_sim_block *block =
-                mcp_sim_block_of(end->blocks, end->class, &list->entries[e]);
+            const struct mcp_sim_block *block = block_of(end, &list->entries[e]);
             for (int i = 0; i < block->num_ops; i++)
                 sum += block->ops[i].time_ns;
         }
@@ -72,7 +74,7 @@ static int64_t alone_ns(const struct end *end, enum part part)
 /* All of the part within [start_ns, start_ns + time_ns]. */
 static void lay(const struct end *end, enum part part, int64_t start_ns, int64_t time_ns)
 {
-    const struct mcp_program *program = end->steps->program;
+    const struct mcp_program *program = end->play->program;
     const struct mcp_program_class *class = &program->classes[end->class];
     int64_t alone = alone_ns(end, part);
     double stretch = alone > time_ns ? (double)time_ns / (double)alone : 1;
@@ -87,9 +89,9 @@ static void lay(const struct end *end, enum part part, int64_t start_ns, int64_t
 /* Is any of such transfers played beside compute? Then they have spans already. */
 static bool is_played(const struct end *end, enum mcp_sim_kind kind)
 {
-    const struct mcp_program_class *class = &end->steps->program->classes[end->class];
+    const struct mcp_program_class *class = &end->play->program->classes[end->class];
     for (int s = 0; s < class->num_slots; s++) {
-        const struct mcp_sim_list *list = &end->steps->lists[class->slots[s].list];
+        const struct mcp_sim_list *list = &end->play->steps->lists[class->slots[s].list];
         for (int i = 0; i < list->num_steps; i++)
             if (list->steps[i].kind == kind && list->steps[i].data_ns > 0)
                 return true;
@@ -99,25 +101,27 @@ static bool is_played(const struct end *end, enum mcp_sim_kind kind)
 
 static void lay_edges(const struct end *end)
 {
-    struct mcp_sim_stage *stage = &end->result->stages[end->class];
+    struct mcp_sim_stage *stage = &end->play->out->stages[end->class];
     stage->head_laid = stage->head_ns > 0 && !is_played(end, MCP_SIM_GATHER);
     stage->tail_laid = stage->tail_ns > 0 && !is_played(end, MCP_SIM_REDUCE);
     if (stage->head_laid)
         lay(end, GATHERS, 0, stage->head_ns);
     if (stage->tail_laid)
-        lay(end, REDUCTIONS, stage->latest_end_ns, stage->tail_ns);
+        lay(end, REDUCTIONS,
+            end->play->ends_ns[end->cell * end->play->program->num_classes + end->class],
+            stage->tail_ns);
 }
 
-void mcp_sim_end_spans(const struct mcp_sim_steps *steps, struct mcp_sim_blocks *blocks,
-                       const struct mcp_sim_ops_options *options, struct mcp_sim_result *result)
+void mcp_sim_ops_end_spans(const struct mcp_sim_ops_play *play)
 {
-    struct end end = {steps, blocks, options, result, 0};
+    const struct mcp_sim_result *result = play->out;
     int64_t agreed_ns = result->end_ns + result->agreement_ns;
-    if (options->span == NULL)
+    if (play->options->span == NULL)
         return;
-    for (; end.class < steps->program->num_classes; end.class ++) {
-        lay_edges(&end);
-        lay(&end, OF_THE_STEP, result->end_ns, result->agreement_ns);
-        lay(&end, OF_LAYERS, agreed_ns, steps->classes[end.class].update_ns);
-    }
+    for (struct end end = {play, 0, 0}; end.cell < result->num_cells; end.cell++)
+        for (end.class = 0; end.class < play->program->num_classes; end.class ++) {
+            lay_edges(&end);
+            lay(&end, OF_THE_STEP, result->end_ns, result->agreement_ns);
+            lay(&end, OF_LAYERS, agreed_ns, play->steps->classes[end.class].update_ns);
+        }
 }
