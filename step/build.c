@@ -69,6 +69,7 @@ static void make_rank_buffers(struct maker *m)
                                                             "loss", "norm", "scalars"};
     struct mcp_program *program = m->program;
     enum mcp_dtype weight = mcp_activation_dtype(m->question->job->precision);
+    enum mcp_dtype gradient = mcp_gradient_dtype(m->question);
     const int64_t bytes[MCP_NUM_RANK_BUFFERS] = {mcp_shared_weights_bytes(m->question, m->plan),
                                                  mcp_shared_gradients_bytes(m->question, m->plan),
                                                  4, 4, 32};
@@ -78,7 +79,9 @@ static void make_rank_buffers(struct maker *m)
         struct mcp_buffer *buffer = &program->rank_buffers[i];
         snprintf(buffer->name, sizeof buffer->name, "%s", names[i]);
         buffer->bytes = buffer->capacity_bytes = bytes[i];
-        buffer->dtype = (unsigned char)(i == MCP_RANK_TIED_WEIGHTS ? weight : MCP_F32);
+        buffer->dtype = (unsigned char)(i == MCP_RANK_TIED_WEIGHTS     ? weight
+                                        : i == MCP_RANK_TIED_GRADIENTS ? gradient
+                                                                       : MCP_F32);
         buffer->kind = (unsigned char)(i == MCP_RANK_TIED_WEIGHTS     ? MCP_BUFFER_WEIGHT
                                        : i == MCP_RANK_TIED_GRADIENTS ? MCP_BUFFER_GRADIENT
                                                                       : MCP_BUFFER_SCRATCH);

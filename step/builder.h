@@ -172,6 +172,10 @@ void mcp_build_decoder(struct mcp_builder *b);
 void mcp_build_embedding(struct mcp_builder *b);
 void mcp_build_head(struct mcp_builder *b);
 void mcp_build_step(struct mcp_builder *b);
+/* Facts of the finished type. */
+void mcp_facts_fill(const struct mcp_builder *b);
+/* Rows of the vocabulary's table on one tensor rank, padded. */
+int64_t mcp_local_vocabulary(const struct mcp_model *model, const struct mcp_plan *plan);
 /* Tied weights with both ends on one rank: one table in rank space serves both. */
 bool mcp_embedding_is_head(const struct mcp_builder *b);
 

@@ -43,6 +43,13 @@ static void add_weights(struct mcp_json *object, const struct mcp_layer_type *ty
         mcp_json_add_int(row, weight->copies);
         mcp_json_add_int(row, weight->expert);
         mcp_json_add_int(row, weight->replicated);
+        mcp_json_add_int(row, weight->shared);
+        mcp_json_add_int(row, weight->twin);
+        mcp_json_add_int(row, weight->duplicate);
+        mcp_json_add_int(row, weight->by_columns);
+        mcp_json_add_string(row, mcp_init_names[weight->init]);
+        for (int k = 0; k < MCP_MAX_BANDS && weight->bands[k] > 0; k++)
+            mcp_json_add_int(row, weight->bands[k]);
     }
 }
 
@@ -142,6 +149,7 @@ static void add_types(struct mcp_arena *arena, struct mcp_json *file,
         struct mcp_json *object = mcp_json_add_object(types);
         mcp_json_set_string(object, "name", type->name);
         mcp_json_set_string(object, "recompute", mcp_recompute_names[type->recompute]);
+        mcp_facts_to_json(&type->facts, object);
         add_weights(object, type);
         for (int space = 0; space < MCP_NUM_SPACES; space++)
             if (mcp_space_keys[space] != NULL)

@@ -8,7 +8,9 @@
  *   scan        batch x heads, tokens, state_size, head_dim, batch x groups, chunk_size
  *   map, reduce rows, columns; further ones by function, below
  *   collective  elements of the full-size buffer n (docs/COST_MODEL.md 4.1), bytes of the
- *               collective whose bucket it goes with (0: its own), first element
+ *               collective whose bucket it goes with (0: its own), first element, first of
+ *               the shard where that is a buffer of its own, and elements of the whole
+ *               where only this rank's own shard of it is reduced (ends)
  *               all_to_all_v: expected elements, 0, columns of a row; delta 1 to the
  *               experts, -1 back
  *   send, receive, shift   elements of the message
@@ -16,8 +18,8 @@
  *
  * Further dimensions, which cost nothing:
  *   zero, adam, sum_squares   elements of a shard, 1, of the whole flat buffer, first element
- *                             of that in its buffer, first of its shard's optimizer state
- *                             (step/weights.h)
+ *                             of that in its buffer, first of its shard in buffers of
+ *                             shards and of each moment (step/weights.h)
  *   pack_heads, unpack_heads  tokens, columns, ranks, columns of the first band (0: one)
  *   load_microbatch           tokens, 1, how many tokens ahead
  *

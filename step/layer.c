@@ -213,6 +213,7 @@ void mcp_layer_build(struct mcp_arena *arena, const struct mcp_question *questio
         mcp_build_head(b);
     else
         mcp_build_decoder(b);
+    mcp_facts_fill(b);
     if (spec->kind != MCP_KIND_STEP) {
         mcp_build_data_blocks(b);
         mcp_build_message_blocks(b);

@@ -47,6 +47,7 @@ int64_t mcp_shared_gradients_bytes(const struct mcp_question *question,
 /* Bytes that a parameter's gradient, and its optimizer, take under the job: in fp32 the
  * weights are their own master, and gradients are no smaller. */
 double mcp_gradient_bytes(const struct mcp_question *question);
+enum mcp_dtype mcp_gradient_dtype(const struct mcp_question *question); /* as they are added up */
 double mcp_optimizer_bytes(const struct mcp_question *question);
 
 /* Layers of the extended list: embedding, decoder layers, MTP modules, head. */

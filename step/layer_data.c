@@ -1,7 +1,8 @@
 /* step/layer_data.c: what a layer does once per step or around the pipeline: clear,
  * gather, reduce, update (ZeRO), and its messages. */
-#include "core/mesh.h"
 #include "step/layer_data.h"
+#include "core/mesh.h"
+#include "step/weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,35 +37,31 @@ static bool is_frozen(const struct mcp_builder *b)
     return mcp_job_is_frozen(b->question->job);
 }
 
-/* Elements of the weight part of that name, 0 without one. */
-static int64_t part_named(const struct mcp_builder *b, const char *name)
+static int64_t shard_of(const struct mcp_builder *b, const struct part *part)
 {
-    for (int i = 0; i < b->type->num_weights; i++)
-        if (strcmp(b->weights[i].name, name) == 0)
-            return b->weights[i].rows * b->weights[i].columns;
-    return 0;
+    int k = b->plan->zero_stage >= 1 ? mcp_group_size(b->plan, mcp_reduce_axes(part->expert)) : 1;
+    return (part->parameters + k - 1) / k;
 }
 
-/* Weights that live in rank space are updated by the layer that declares them. */
-static int64_t shared_parameters(const struct mcp_builder *b)
-{
-    return (mcp_embedding_is_head(b) ? part_named(b, "embedding") : 0) +
-           (b->shared_head ? part_named(b, "head") : 0);
-}
-
-static int list_parts(struct mcp_builder *b, struct part parts[3])
+/* Weights that live in rank space are updated by the layer that declares them. A table
+ * with a twin is sharded by itself, as its twin is: their gradients meet shard by shard. */
+static int list_parts(struct mcp_builder *b, struct part parts[MCP_MAX_PARTS])
 {
     b->type->weights = b->weights;
-    int64_t shared = shared_parameters(b);
-    int64_t dense = mcp_layer_type_parameters(b->type, false) - shared;
-    int64_t expert = mcp_layer_type_parameters(b->type, true);
+    int64_t dense = mcp_flat_elements(b->type, MCP_FLAT_DENSE);
+    int64_t expert = mcp_flat_elements(b->type, MCP_FLAT_EXPERT);
+    int64_t table = mcp_flat_elements(b->type, MCP_FLAT_TABLE);
     int count = 0;
     if (dense > 0)
-        parts[count++] = (struct part){dense, false, false};
+        parts[count++] = (struct part){.parameters = dense};
     if (expert > 0)
-        parts[count++] = (struct part){expert, true, false};
-    if (shared > 0)
-        parts[count++] = (struct part){shared, false, true};
+        parts[count++] = (struct part){.parameters = expert, .expert = true};
+    if (table > 0) {
+        struct part *part = &parts[count++];
+        *part = (struct part){.parameters = table, .in_rank = mcp_has_shared_table(b->type)};
+        part->first = mcp_flat_first(b->type, MCP_FLAT_TABLE);
+        part->shard_first = count > 1 ? shard_of(b, &parts[0]) : 0;
+    }
     return count; /* 0: a head whose matrix is the embedding's, under norms without weights */
 }
 
@@ -74,6 +71,12 @@ double mcp_gradient_bytes(const struct mcp_question *question)
                 mcp_dtype_bytes(mcp_activation_dtype(question->job->precision)));
 }
 
+enum mcp_dtype mcp_gradient_dtype(const struct mcp_question *question)
+{
+    return mcp_gradient_bytes(question) > 2 ? MCP_F32
+                                            : mcp_activation_dtype(question->job->precision);
+}
+
 double mcp_optimizer_bytes(const struct mcp_question *question)
 {
     double bytes = question->stack->optimizer_bytes;
@@ -81,10 +84,11 @@ double mcp_optimizer_bytes(const struct mcp_question *question)
     return is_master ? fmax(0, bytes - mcp_dtype_bytes(MCP_F32)) : bytes;
 }
 
-static void size_buffer(struct mcp_builder *b, int index, double bytes)
+static void grow_buffer(struct mcp_builder *b, int index, double bytes)
 {
     struct mcp_buffer *buffer = &b->buffers[MCP_SPACE_LAYER][index];
-    buffer->bytes = buffer->capacity_bytes = (int64_t)ceil(bytes);
+    buffer->bytes += (int64_t)ceil(bytes);
+    buffer->capacity_bytes = buffer->bytes;
 }
 
 /* Bytes by ZeRO stage (Rajbhandari et al. 2020): 1 shards the optimizer, 2 the
@@ -93,21 +97,19 @@ static void size_buffer(struct mcp_builder *b, int index, double bytes)
 static void size_part(struct mcp_builder *b, const struct part *part)
 {
     int zero = b->plan->zero_stage, optimizer = mcp_part_index(part, MCP_LAYER_OPTIMIZER);
-    double n = (double)part->parameters;
-    double k = mcp_group_size(b->plan, mcp_reduce_axes(part->expert));
+    double n = (double)part->parameters, shard = (double)shard_of(b, part);
     double weight = mcp_dtype_bytes(b->activation), gradient = mcp_gradient_bytes(b->question);
-    double others = (double)b->buffers[MCP_SPACE_LAYER][optimizer].bytes;
-    size_buffer(b, optimizer, n * mcp_optimizer_bytes(b->question) / (zero >= 1 ? k : 1) + others);
+    grow_buffer(b, optimizer, shard * mcp_optimizer_bytes(b->question));
     if (is_one_bit(b))
         mcp_one_bit_size(b, part);
     if (part->in_rank)
         return;
-    size_buffer(b, mcp_part_index(part, MCP_LAYER_WEIGHTS), n * weight);
-    size_buffer(b, mcp_part_index(part, MCP_LAYER_GRADIENTS), n * gradient);
+    grow_buffer(b, mcp_part_index(part, MCP_LAYER_WEIGHTS), n * weight);
+    grow_buffer(b, mcp_part_index(part, MCP_LAYER_GRADIENTS), n * gradient);
     if (zero >= 3)
-        size_buffer(b, mcp_part_index(part, MCP_LAYER_WEIGHT_SHARD), n * weight / k);
+        grow_buffer(b, mcp_part_index(part, MCP_LAYER_WEIGHT_SHARD), shard * weight);
     if (zero >= 2)
-        size_buffer(b, mcp_part_index(part, MCP_LAYER_GRADIENT_SHARD), n * gradient / k);
+        grow_buffer(b, mcp_part_index(part, MCP_LAYER_GRADIENT_SHARD), shard * gradient);
 }
 
 /* FSDP keeps whole what several layers read: shared weights are not sharded. */
@@ -124,7 +126,7 @@ static void emit_data(struct mcp_builder *b, enum mcp_function function, const s
                                   .group = mcp_reduce_axes(part->expert),
                                   .reads = {from},
                                   .writes = {to},
-                                  .dims = {part->parameters}});
+                                  .dims = {part->parameters, 0, part->first, part->shard_first}});
 }
 
 static bool has_peers(const struct mcp_builder *b, const struct part *part)
@@ -162,19 +164,10 @@ static void reduce_part(struct mcp_builder *b, const struct part *part)
                             .has_dtype = true,
                             .reads = {gradients},
                             .writes = {gradients},
-                            .dims = {part->parameters}};
+                            .dims = {part->parameters, 0, part->first, part->shard_first}};
     if (is_sharded(b, part, 2))
         call.writes[0] = mcp_part_buffer(part, MCP_LAYER_GRADIENT_SHARD);
     mcp_emit(b, call);
-}
-
-static int64_t replicated_parameters(const struct mcp_builder *b)
-{
-    int64_t total = 0;
-    for (int i = 0; i < b->type->num_weights; i++)
-        if (b->weights[i].replicated)
-            total += b->weights[i].rows * b->weights[i].columns;
-    return total;
 }
 
 static bool is_end(const struct mcp_builder *b)
@@ -188,7 +181,8 @@ static void reduce_replicas(struct mcp_builder *b)
 {
     struct mcp_ref gradients = mcp_layer_buffer(MCP_LAYER_GRADIENTS);
     bool whole = b->spec->kind == MCP_KIND_EMBEDDING;
-    if (b->plan->sequence_parallel && replicated_parameters(b) > 0 && !whole)
+    int64_t replicated = mcp_flat_replicated(b->type, MCP_FLAT_DENSE);
+    if (b->plan->sequence_parallel && replicated > 0 && !whole)
         mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,
                                       .stream = MCP_STREAM_DATA,
                                       .group = MCP_TENSOR,
@@ -196,7 +190,7 @@ static void reduce_replicas(struct mcp_builder *b)
                                       .has_dtype = true,
                                       .reads = {gradients},
                                       .writes = {gradients},
-                                      .dims = {replicated_parameters(b)}});
+                                      .dims = {replicated}});
 }
 
 static void reduce_block(struct mcp_builder *b, const struct part *parts, int count)
@@ -209,15 +203,22 @@ static void reduce_block(struct mcp_builder *b, const struct part *parts, int co
     mcp_end_block(b, MCP_REDUCE);
 }
 
-static int64_t shard_of(const struct mcp_builder *b, const struct part *part)
-{
-    int k = b->plan->zero_stage >= 1 ? mcp_group_size(b->plan, mcp_reduce_axes(part->expert)) : 1;
-    return (part->parameters + k - 1) / k;
-}
-
 static struct mcp_ref reduced_gradients(const struct mcp_builder *b, const struct part *part)
 {
-    return mcp_part_buffer(part, is_sharded(b, part, 2) ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
+    return mcp_part_buffer(part,
+                           is_sharded(b, part, 2) ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
+}
+
+/* One op over what of a part this rank owns. */
+static void flat_op(struct mcp_builder *b, enum mcp_function function, const struct part *part,
+                    const struct mcp_ref reads[3], const struct mcp_ref writes[2])
+{
+    struct mcp_call call = {
+        .function = function,
+        .dims = {shard_of(b, part), 1, part->parameters, part->first, part->shard_first}};
+    memcpy(call.reads, reads, 3 * sizeof *reads);
+    memcpy(call.writes, writes, 2 * sizeof *writes);
+    mcp_emit(b, call);
 }
 
 /* Adam (Kingma & Ba 2015) on fp32 master and moments: 36 bytes a parameter. Shared
@@ -227,16 +228,15 @@ static void optimizer_block(struct mcp_builder *b, const struct part *parts, int
     mcp_begin_block(b, false);
     for (int i = 0; i < count; i++) {
         const struct part *part = &parts[i];
-        int64_t shard = shard_of(b, part);
         if (is_frozen(b)) {
             mcp_one_bit_update(b, part);
             continue;
         }
         struct mcp_ref state = mcp_layer_buffer(mcp_part_index(part, MCP_LAYER_OPTIMIZER));
         struct mcp_ref gradients = reduced_gradients(b, part);
-        struct mcp_ref weights =
-            mcp_part_buffer(part, is_sharded(b, part, 3) ? MCP_LAYER_WEIGHT_SHARD : MCP_LAYER_WEIGHTS);
-        mcp_map(b, MCP_FN_ADAM, shard, 1,
+        struct mcp_ref weights = mcp_part_buffer(
+            part, is_sharded(b, part, 3) ? MCP_LAYER_WEIGHT_SHARD : MCP_LAYER_WEIGHTS);
+        flat_op(b, MCP_FN_ADAM, part,
                 (struct mcp_ref[3]){gradients, state, mcp_rank_buffer(MCP_RANK_SCALARS)},
                 (struct mcp_ref[2]){weights, state});
         if (part->in_rank && b->plan->zero_stage > 0 && has_peers(b, part))
@@ -255,12 +255,12 @@ static void prologue_block(struct mcp_builder *b, const struct part *parts, int 
         int64_t rows = sharded ? shard_of(b, part) : part->parameters;
         struct mcp_ref target =
             mcp_part_buffer(part, sharded ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
-        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ZERO,
-                                      .dtype = b->question->stack->gradient_bytes > 2 ? MCP_F32
-                                                                                      : MCP_BF16,
-                                      .has_dtype = true,
-                                      .writes = {target},
-                                      .dims = {rows, 1}});
+        mcp_emit(b, (struct mcp_call){
+                        .function = MCP_FN_ZERO,
+                        .dtype = b->question->stack->gradient_bytes > 2 ? MCP_F32 : MCP_BF16,
+                        .has_dtype = true,
+                        .writes = {target},
+                        .dims = {rows, 1, part->parameters, part->first, part->shard_first}});
     }
     if (b->kind != NULL && b->matmul != b->activation)
         for (int i = 0; i < count; i++)
@@ -274,8 +274,7 @@ static void prologue_block(struct mcp_builder *b, const struct part *parts, int 
 /* Tied weights on two stages: their gradients meet after all backwards. */
 static void reduce_ends(struct mcp_builder *b, const struct part *part)
 {
-    int64_t table = part_named(b, "embedding") + part_named(b, "head"); /* of one end */
-    struct part share = {table, false, part->in_rank};
+    bool in_place = b->plan->zero_stage >= 1 && !is_sharded(b, part, 2);
     struct mcp_ref gradients = reduced_gradients(b, part);
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,
                                   .stream = MCP_STREAM_DATA,
@@ -284,7 +283,9 @@ static void reduce_ends(struct mcp_builder *b, const struct part *part)
                                   .has_dtype = true,
                                   .reads = {gradients},
                                   .writes = {gradients},
-                                  .dims = {shard_of(b, &share)}});
+                                  .dims = {shard_of(b, part), 0,
+                                           is_sharded(b, part, 2) ? part->shard_first : part->first,
+                                           0, in_place ? part->parameters : 0}});
 }
 
 /* Before the update: squares of what this rank alone owns, for the global norm. Once
@@ -301,7 +302,7 @@ static void norm_block(struct mcp_builder *b, const struct part *parts, int coun
     for (int i = 0; i < count && !is_frozen(b); i++) {
         const struct part *part = &parts[i];
         struct mcp_ref gradients = reduced_gradients(b, part);
-        mcp_map(b, MCP_FN_SUM_SQUARES, shard_of(b, part), 1,
+        flat_op(b, MCP_FN_SUM_SQUARES, part,
                 (struct mcp_ref[3]){gradients, mcp_rank_buffer(MCP_RANK_NORM)},
                 (struct mcp_ref[2]){mcp_rank_buffer(MCP_RANK_NORM)});
     }
@@ -336,15 +337,18 @@ static void declare_buffers(struct mcp_builder *b)
     for (int i = 0; i < count; i++) {
         struct mcp_buffer *buffer = &b->buffers[MCP_SPACE_LAYER][i];
         bool master = table[i].kind == MCP_BUFFER_OPTIMIZER;
+        bool gradient = table[i].kind == MCP_BUFFER_GRADIENT;
         snprintf(buffer->name, sizeof buffer->name, "%s", table[i].name);
-        buffer->dtype = (unsigned char)(master ? MCP_F32 : b->activation);
+        buffer->dtype = (unsigned char)(master     ? MCP_F32
+                                        : gradient ? mcp_gradient_dtype(b->question)
+                                                   : b->activation);
         buffer->kind = (unsigned char)table[i].kind;
     }
 }
 
 void mcp_build_data_blocks(struct mcp_builder *b)
 {
-    struct part parts[3];
+    struct part parts[MCP_MAX_PARTS];
     int count = list_parts(b, parts);
     declare_buffers(b);
     for (int i = 0; i < count; i++)

@@ -5,11 +5,14 @@
 
 #include "step/builder.h"
 
-struct part { /* dense or expert half of a layer's weights */
+struct part { /* one flat buffer of a layer's weights: step/weights.h */
     int64_t parameters;
     bool expert;
-    bool in_rank; /* weights shared with another layer */
+    bool in_rank;        /* weights shared with another layer */
+    int64_t first;       /* element, in buffers of the whole */
+    int64_t shard_first; /* ... in those of shards, and of moments */
 };
+enum { MCP_MAX_PARTS = 4 };
 
 /* Dense weights are reduced over data x context, experts over their complement. */
 unsigned mcp_reduce_axes(bool expert);

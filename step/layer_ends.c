@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* The vocabulary is padded so that every tensor rank holds a multiple of 128 rows. */
-static int64_t local_vocabulary(const struct mcp_model *model, const struct mcp_plan *plan)
+int64_t mcp_local_vocabulary(const struct mcp_model *model, const struct mcp_plan *plan)
 {
     int64_t unit = 128, t = plan->tensor_parallel;
     return (model->vocab_size + unit * t - 1) / (unit * t) * unit;
@@ -26,7 +26,7 @@ int64_t mcp_shared_head_elements(const struct mcp_question *question, const stru
     const struct mcp_model *model = question->model;
     if (!is_one_table(model, plan) && model->num_mtp_layers == 0)
         return 0;
-    return local_vocabulary(model, plan) * model->hidden_size;
+    return mcp_local_vocabulary(model, plan) * model->hidden_size;
 }
 
 int64_t mcp_shared_weights_bytes(const struct mcp_question *question, const struct mcp_plan *plan)
@@ -103,7 +103,7 @@ static int64_t position_rows(const struct mcp_builder *b)
 /* A norm over the embeddings has weights here; its traffic is small change. */
 void mcp_build_embedding(struct mcp_builder *b)
 {
-    mcp_weight_part(b, "embedding", local_vocabulary(b->model, b->plan), b->hidden, false);
+    mcp_weight_part(b, "embedding", mcp_local_vocabulary(b->model, b->plan), b->hidden, false);
     mark_table(b, TABLE, false);
     if (b->model->position == MCP_POSITION_LEARNED)
         b->type->facts.positions_part =
@@ -132,7 +132,7 @@ struct mcp_head_values {
 struct mcp_head_values *mcp_head_declare(struct mcp_builder *b, bool own_weights)
 {
     struct mcp_head_values *v = MCP_NEW(b->arena, struct mcp_head_values);
-    v->vocabulary = local_vocabulary(b->model, b->plan);
+    v->vocabulary = mcp_local_vocabulary(b->model, b->plan);
     v->norm_weight = mcp_norm_part(b, "final_norm", 1, b->hidden);
     if (own_weights) {
         v->part = mcp_weight_part(b, "head", v->vocabulary, b->hidden, false);

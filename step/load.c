@@ -150,19 +150,43 @@ static enum mcp_status read_buffers(struct mcp_arena *arena, struct mcp_json *ob
     return MCP_OK;
 }
 
+static enum mcp_status read_flag(struct row *row, bool *out, struct mcp_error *err)
+{
+    int flag;
+    MCP_TRY(read_int(row, (struct range){0, 1}, &flag, err));
+    *out = flag;
+    return MCP_OK;
+}
+
+/* Bands are all rows of the part. */
+static enum mcp_status check_bands(struct row *row, const struct mcp_weight *weight,
+                                   struct mcp_error *err)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < MCP_MAX_BANDS; i++)
+        rows += weight->bands[i];
+    if (rows != 0 && rows != weight->rows)
+        return mcp_json_fail(row->json, err, "bands of %lld rows in a part of %lld",
+                             (long long)rows, (long long)weight->rows);
+    return MCP_OK;
+}
+
 static enum mcp_status read_weight(struct row *row, struct mcp_weight *out, struct mcp_error *err)
 {
-    struct range size = {0, INT_MAX}, flag = {0, 1};
-    int expert, replicated;
+    struct range size = {0, INT_MAX};
+    bool *const flags[] = {&out->expert, &out->replicated, &out->shared,
+                           &out->twin,   &out->duplicate,  &out->by_columns};
     MCP_TRY(read_name(row, out->name, sizeof out->name, err));
     MCP_TRY(read_number(row, size, &out->rows, err));
     MCP_TRY(read_number(row, size, &out->columns, err));
     MCP_TRY(read_int(row, size, &out->copies, err));
-    MCP_TRY(read_int(row, flag, &expert, err));
-    MCP_TRY(read_int(row, flag, &replicated, err));
-    out->expert = expert;
-    out->replicated = replicated;
-    return MCP_OK;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        MCP_TRY(read_flag(row, flags[i], err));
+    MCP_TRY(read_choice(row, mcp_init_names, MCP_NUM_INITS, &out->init, err));
+    size_t num_bands = mcp_json_count(row->json) - MCP_WEIGHT_COLUMNS;
+    for (size_t i = 0; i < num_bands; i++)
+        MCP_TRY(read_number(row, (struct range){1, out->rows}, &out->bands[i], err));
+    return check_bands(row, out, err);
 }
 
 static enum mcp_status read_weights(struct mcp_arena *arena, struct mcp_json *object,
@@ -173,7 +197,8 @@ static enum mcp_status read_weights(struct mcp_arena *arena, struct mcp_json *ob
     MCP_TRY(read_array(object, "weights", MCP_NO_WEIGHT, &rows, &type->num_weights, err));
     type->weights = MCP_ARRAY(arena, type->num_weights, struct mcp_weight);
     for (int i = 0; i < type->num_weights; i++) {
-        MCP_TRY(open_row(rows, (size_t)i, 6, 6, &row, err));
+        MCP_TRY(open_row(rows, (size_t)i, MCP_WEIGHT_COLUMNS, MCP_WEIGHT_COLUMNS + MCP_MAX_BANDS,
+                         &row, err));
         MCP_TRY(read_weight(&row, &type->weights[i], err));
     }
     return MCP_OK;
@@ -385,6 +410,7 @@ static enum mcp_status read_type(struct mcp_arena *arena, struct mcp_json *objec
     MCP_TRY(mcp_json_choice(object, "recompute", mcp_recompute_names, MCP_NUM_RECOMPUTES,
                             &recompute, err));
     type->recompute = (enum mcp_recompute)recompute;
+    MCP_TRY(mcp_facts_from_json(object, &type->facts, err));
     MCP_TRY(read_weights(arena, object, type, err));
     for (int s = 0; s < MCP_NUM_SPACES; s++) {
         struct buffer_table table = {mcp_space_keys[s], &type->num_buffers[s], &type->buffers[s]};

@@ -149,6 +149,7 @@ struct mcp_cell {
     int write_clock; /* of the last write */
     int read_clock;  /* of all reads since */
     int owner;       /* gathered copy: layer; transient gradient: microbatch */
+    int reduced_by;  /* slot + 1 of the last reduce block that read it; 0: none */
     enum mcp_cell_state state;
 };
 

@@ -240,13 +240,14 @@ static bool is_shard(struct mcp_operand at)
            (at.index == MCP_LAYER_GRADIENT_SHARD || at.index == MCP_LAYER_EXPERT_GRADIENT_SHARD);
 }
 
-/* A reduce block takes one microbatch's gradients under ZeRO-2 and 3, and adds
- * them to a shard. */
+/* A reduce block takes one microbatch's gradients under ZeRO-2 and 3, and adds them to
+ * a shard; the flat parts of a buffer one after the other. */
 static enum mcp_status check_reduce(const struct mcp_walk *walk, const struct mcp_access *access,
                                     const struct mcp_cell *cell)
 {
     bool takes = is_gradient(access->at) && mcp_is_transient(walk->verify->program, access->at);
-    if (takes && cell->state != MCP_CELL_ADDED)
+    bool parts = cell->reduced_by == walk->slot + 1 && cell->owner == walk->microbatch;
+    if (takes && cell->state != MCP_CELL_ADDED && !parts)
         return mcp_walk_fail(walk, access->op, "reduces %s, which holds nothing unreduced",
                              describe(walk, access->at));
     if (takes && cell->owner != walk->microbatch)
@@ -322,6 +323,8 @@ void mcp_value_note(struct mcp_walk *walk, const struct mcp_access *access)
     struct mcp_cell *cell = access->at.space == MCP_SPACE_FRAME ? make_frame(walk, access->at)
                                                                 : lasting_cell(walk, access->at);
     cell->state = state_after(walk, access, peek(walk, access->at).state);
+    if (cell->state == MCP_CELL_REDUCED)
+        cell->reduced_by = walk->slot + 1;
     if (access->kind == MCP_ACCESS_READ) {
         cell->read_clock = mcp_clock_join(clocks, cell->read_clock, walk->now);
         return;

@@ -33,7 +33,7 @@ int64_t mcp_flat_replicated(const struct mcp_layer_type *type, enum mcp_flat fla
     return total;
 }
 
-static bool has_shared_table(const struct mcp_layer_type *type)
+bool mcp_has_shared_table(const struct mcp_layer_type *type)
 {
     for (int i = 0; i < type->num_weights; i++)
         if (type->weights[i].shared)
@@ -43,7 +43,7 @@ static bool has_shared_table(const struct mcp_layer_type *type)
 
 int64_t mcp_flat_first(const struct mcp_layer_type *type, enum mcp_flat flat)
 {
-    return flat == MCP_FLAT_TABLE && !has_shared_table(type)
+    return flat == MCP_FLAT_TABLE && !mcp_has_shared_table(type)
                ? mcp_flat_elements(type, MCP_FLAT_DENSE)
                : 0;
 }

@@ -40,6 +40,8 @@ enum mcp_flat {
 enum mcp_flat mcp_weight_flat(const struct mcp_weight *weight);
 int64_t mcp_flat_elements(const struct mcp_layer_type *type, enum mcp_flat flat);
 int64_t mcp_flat_replicated(const struct mcp_layer_type *type, enum mcp_flat flat);
+/* Does the table live in rank space? */
+bool mcp_has_shared_table(const struct mcp_layer_type *type);
 /* First element of the flat buffer in the buffer that holds its weights or gradients. */
 int64_t mcp_flat_first(const struct mcp_layer_type *type, enum mcp_flat flat);
 
