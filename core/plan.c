@@ -2,8 +2,8 @@
 #include "core/plan.h"
 
 #include "core/cluster.h"
-#include "core/rank_map.h"
 #include "core/plan_schedule.h"
+#include "core/rank_map.h"
 #include "core/text.h"
 #include "core/units.h"
 
@@ -39,6 +39,7 @@ struct mcp_plan mcp_plan_default(void)
         .microbatch_size = 1,
         .schedule = MCP_1F1B,
         .rank_order = {MCP_TENSOR, MCP_CONTEXT, MCP_DATA, MCP_PIPELINE},
+        .overlap = {.context = true},
     };
 }
 
@@ -310,6 +311,9 @@ static enum mcp_status read_overlap(struct mcp_json *file, struct mcp_overlap *o
     MCP_TRY(mcp_json_object(file, "overlap", &json, err));
     MCP_TRY(mcp_json_maybe_bool(json, "tensor", &overlap->tensor, err));
     MCP_TRY(mcp_json_maybe_bool(json, "data", &overlap->data, err));
+    overlap->gather = overlap->data; /* where a file does not tell them apart */
+    MCP_TRY(mcp_json_maybe_bool(json, "gather", &overlap->gather, err));
+    MCP_TRY(mcp_json_maybe_bool(json, "context", &overlap->context, err));
     MCP_TRY(mcp_json_maybe_bool(json, "pipeline", &overlap->pipeline, err));
     return mcp_json_maybe_bool(json, "expert", &overlap->expert, err);
 }
@@ -402,4 +406,6 @@ void mcp_plan_to_json(const struct mcp_plan *plan, struct mcp_json *object)
     mcp_json_set_bool(overlap, "data", plan->overlap.data);
     mcp_json_set_bool(overlap, "pipeline", plan->overlap.pipeline);
     mcp_json_set_bool(overlap, "expert", plan->overlap.expert);
+    mcp_json_set_bool(overlap, "gather", plan->overlap.gather);
+    mcp_json_set_bool(overlap, "context", plan->overlap.context);
 }

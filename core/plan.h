@@ -94,7 +94,12 @@ struct mcp_schedule_row { /* of one rank, in order */
 };
 
 struct mcp_overlap { /* what the plan asks its stack to hide */
-    bool tensor, data, pipeline, expert;
+    bool tensor;     /* pieces of transfers between products, or beside products they do not need */
+    bool data;       /* gradients' reductions under backward, bucket by bucket */
+    bool pipeline;   /* messages under compute */
+    bool expert;
+    bool gather;  /* ZeRO's weights under compute: the next layer's (3), all under forward (1, 2) */
+    bool context; /* ring steps under the attention of the step before */
 };
 
 struct mcp_plan {
@@ -117,7 +122,7 @@ struct mcp_plan {
     const struct mcp_rank_map *rank_map;
 };
 
-/* Every degree 1, 1F1B, no chunks, rank order tensor, context, data, pipeline. */
+/* Every degree 1, 1F1B, no chunks, nothing hidden but ring steps, rank order tensor, context, data, pipeline. */
 struct mcp_plan mcp_plan_default(void);
 
 int mcp_plan_world(const struct mcp_plan *plan);

@@ -231,7 +231,8 @@ void mcp_floor_load(struct mcp_pricer *pricer, const struct mcp_plan *plan, cons
 {
     const struct mcp_question *question = mcp_pricer_question(pricer);
     const struct mcp_stack *stack = question->stack;
-    double hidden = plan->overlap.data ? stack->data_overlap_frac : 0;
+    bool hides = plan->overlap.data || plan->overlap.gather;
+    double hidden = hides ? stack->data_overlap_frac : 0;
     const struct loader l = {pricer, question, plan, recompute, detail, 1 - hidden};
     bool step = detail != MCP_FLOOR_SLOTS, kept = !plan->reshard_after_forward;
     out->p = plan->pipeline_parallel;

@@ -2,6 +2,7 @@
 #include "planner/space.h"
 
 #include "core/units.h"
+#include "step/stage.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -412,7 +413,8 @@ static void add_interleaves(struct mcp_arena *arena, const struct mcp_plan_space
     for (int i = 0; i < stages.count; i++) {
         for (int s = 0; s < MCP_NUM_SCHEDULES; s++) {
             enum mcp_schedule schedule = (enum mcp_schedule)s;
-            bool suits = (pinned && s <= MCP_INTERLEAVED) || schedule_suits(schedule, pipeline, stages.items[i]);
+            bool suits = (pinned && s <= MCP_INTERLEAVED) ||
+                         schedule_suits(schedule, pipeline, stages.items[i]);
             if (suits && allows(space, MCP_KNOB_SCHEDULE, s))
                 out->interleaves[out->num_interleaves++] =
                     (struct mcp_interleave){stages.items[i], schedule};
@@ -469,13 +471,9 @@ static struct mcp_plan base_plan(const struct mcp_question *question,
     plan.pipeline_parallel = layout->pipeline_parallel;
     plan.data_parallel = layout->data_parallel;
     plan.expert_parallel = layout->expert_parallel;
-    if (space->overlap)
-        plan.overlap = (struct mcp_overlap){
-            .tensor = stack->tensor_overlap_frac > 0,
-            .data = stack->data_overlap_frac > 0,
-            .pipeline = stack->pipeline_overlap_frac > 0,
-            .expert = stack->expert_overlap_frac > 0,
-        };
+    plan.overlap = mcp_stack_overlap(stack);
+    if (!space->overlap)
+        plan.overlap = (struct mcp_overlap){.tensor = false};
     return plan;
 }
 

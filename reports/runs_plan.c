@@ -178,6 +178,7 @@ static void read_overlap(const struct mcp_run_row *row, struct mcp_plan *plan)
                            mcp_contains_ignoring_case(flags, "async TP");
     plan->overlap.data = on || (plan->zero_stage == 3 && !off) ||
                          mcp_contains_ignoring_case(flags, "overlap-grad-reduce");
+    plan->overlap.gather = plan->overlap.data;
     plan->overlap.pipeline = on;
     plan->overlap.expert =
         mcp_contains_ignoring_case(flags, "EP a2a overlap") ||

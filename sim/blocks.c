@@ -88,8 +88,7 @@ static int list_before(const struct mcp_block *block, int i, struct queue_ends *
 {
     const struct mcp_op *op = &block->ops[i];
     int count = 0, compute = MCP_STREAM_COMPUTE;
-    bool stops = mcp_op_is_transfer(op) &&
-                 (op->stream == MCP_STREAM_TENSOR || op->stream == MCP_STREAM_EXPERT);
+    bool stops = mcp_op_stops_compute(op);
     for (int w = 0; w < op->num_waits; w++)
         before[count++] = op->waits[w];
     if (ends->last[op->stream] >= 0)

@@ -70,7 +70,9 @@ static int64_t stretchable_ns(const struct mcp_block_price *price)
 static void split_transfer(const struct mcp_sim_steps *steps, int64_t time_ns, int64_t *edge_ns,
                            struct mcp_sim_step *step)
 {
-    int64_t alone = mcp_data_exposed_ns(steps->question, &steps->program->plan, time_ns, time_ns);
+    bool gather = step->kind == MCP_SIM_GATHER;
+    const struct mcp_data_moves moves = {gather ? time_ns : 0, gather ? 0 : time_ns};
+    int64_t alone = mcp_data_exposed_ns(steps->question, &steps->program->plan, &moves, time_ns);
     step->data_ns = time_ns - alone;
     if (edge_ns != NULL)
         *edge_ns += alone;
@@ -114,6 +116,8 @@ static bool add_step(struct mcp_sim_steps *steps, int class, const struct mcp_en
         step->kind = MCP_SIM_GATHER;
         split_transfer(steps, step->price->time_ns, gathers_again(plan) ? NULL : &of->head_ns,
                        step);
+        if (gathers_again(plan) && !plan->overlap.gather)
+            step->kind = MCP_SIM_REDUCE; /* the rank waits where it stands, not at its layer */
     } else if (entry->role == MCP_REDUCE) {
         step->kind = MCP_SIM_REDUCE;
         split_transfer(steps, step->price->time_ns, plan->zero_stage >= 2 ? NULL : &of->tail_ns,

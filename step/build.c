@@ -133,7 +133,8 @@ static int virtual_stage(const struct maker *m, int rank, int chunk)
     return chunk * m->plan->pipeline_parallel + rank;
 }
 
-/* ZeRO-3 that gathers anew for every slot, one layer ahead, into two copies. */
+/* ZeRO-3 that gathers anew for every slot: one layer ahead, into two copies, or when the
+ * layer is at hand, into one. */
 static bool gathers_again(const struct maker *m)
 {
     return m->plan->zero_stage == 3 && m->plan->reshard_after_forward;
@@ -155,13 +156,19 @@ static int entry_layer(const struct maker *m, int rank, const struct mcp_action 
 static void gather_ahead(struct maker *m, int layer)
 {
     if (layer >= 0 && gathers(m, layer))
-        add_entry(m, MCP_GATHER, layer, m->gathers++ % 2);
+        add_entry(m, MCP_GATHER, layer, m->plan->overlap.gather ? m->gathers++ % 2 : 0);
+}
+
+/* Whose weights are gathered before `layer` runs, `next` after it. */
+static int gathered_at(const struct maker *m, int layer, int next)
+{
+    return m->plan->overlap.gather ? next : layer;
 }
 
 /* The copy that holds `layer`: the one before the newest once the next is on its way. */
 static int copy_of(const struct maker *m, int layer, int next)
 {
-    if (!gathers(m, layer))
+    if (!gathers(m, layer) || !m->plan->overlap.gather)
         return 0;
     int newer = next >= 0 && gathers(m, next) ? 1 : 0;
     return (m->gathers - 1 - newer) & 1;
@@ -182,7 +189,7 @@ static void forward_list(struct maker *m, int k, int next_slot_layer)
         add_entry(m, MCP_RECEIVE_FORWARD, first, 0);
     for (int i = 0; i < count; i++) {
         int layer = first + i, next = i + 1 < count ? layer + 1 : next_slot_layer;
-        gather_ahead(m, next);
+        gather_ahead(m, gathered_at(m, layer, next));
         add_entry(m, MCP_FORWARD, layer, copy_of(m, layer, next));
     }
     if (k < stages - 1)
@@ -196,7 +203,7 @@ static int backward_list(struct maker *m, int k, int microbatch, int next_slot_l
     mcp_chunk_extent(m->question, m->plan, k, &first, &count);
     for (int i = count - 1; i >= 0; i--) {
         int layer = first + i, next = i > 0 ? layer - 1 : next_slot_layer;
-        gather_ahead(m, next);
+        gather_ahead(m, gathered_at(m, layer, next));
         int copy = copy_of(m, layer, next);
         add_entry(m, MCP_RECOMPUTE, layer, copy);
         if (i == count - 1 && k < stages - 1) {
@@ -238,7 +245,7 @@ static void make_prologue(struct maker *m, int rank, struct mcp_program_class *c
     each_layer(m, rank, MCP_PROLOGUE);
     if (m->plan->zero_stage > 0 && !gathers_again(m))
         each_layer(m, rank, MCP_GATHER);
-    gather_ahead(m, first_layer);
+    gather_ahead(m, gathered_at(m, -1, first_layer));
     add_slot(class, -1, -1, MCP_PROLOGUE)->list = finish_list(m);
 }
 

@@ -88,9 +88,10 @@ static bool same_as_previous(const struct mcp_pricer *pricer, const struct mcp_p
 /* Of the first gather and the last reduction, what slots counted as hidden: nothing runs
  * beside them. */
 static int64_t hidden_part(const struct mcp_question *question, const struct mcp_plan *plan,
-                           int64_t transfer_ns)
+                           struct mcp_data_moves moves)
 {
-    return transfer_ns - mcp_data_exposed_ns(question, plan, transfer_ns, transfer_ns);
+    int64_t all_ns = moves.gather_ns + moves.reduce_ns;
+    return all_ns - mcp_data_exposed_ns(question, plan, &moves, all_ns);
 }
 
 /* What a rank pays once a step for its data-parallel group: before its first
@@ -109,19 +110,24 @@ static void edges(const struct mcp_pricer *pricer, const struct mcp_plan *plan, 
     }
     bool kept = plan->zero_stage == 3 && !plan->reshard_after_forward;
     if (plan->zero_stage == 3 && !kept) {
-        e->head_ns[rank] = hidden_part(pricer->question, plan, e->stages[rank]->bottom_gather_ns);
-        e->tail_ns[rank] = hidden_part(pricer->question, plan, e->stages[rank]->bottom_reduce_ns);
+        e->head_ns[rank] = hidden_part(
+            pricer->question, plan, (struct mcp_data_moves){e->stages[rank]->bottom_gather_ns, 0});
+        e->tail_ns[rank] = hidden_part(
+            pricer->question, plan, (struct mcp_data_moves){0, e->stages[rank]->bottom_reduce_ns});
         return;
     }
     if (plan->zero_stage == 0)
         gather = 0;
-    e->head_ns[rank] = mcp_data_exposed_ns(pricer->question, plan, gather, forward);
+    e->head_ns[rank] =
+        mcp_data_exposed_ns(pricer->question, plan, &(struct mcp_data_moves){gather, 0}, forward);
     e->moved_once_ns[rank] = gather;
     if (plan->zero_stage >= 2) {
-        e->tail_ns[rank] = hidden_part(pricer->question, plan, e->stages[rank]->bottom_reduce_ns);
+        e->tail_ns[rank] = hidden_part(
+            pricer->question, plan, (struct mcp_data_moves){0, e->stages[rank]->bottom_reduce_ns});
         return;
     }
-    e->tail_ns[rank] = mcp_data_exposed_ns(pricer->question, plan, reduce, backward);
+    e->tail_ns[rank] =
+        mcp_data_exposed_ns(pricer->question, plan, &(struct mcp_data_moves){0, reduce}, backward);
     e->moved_once_ns[rank] += reduce;
 }
 

@@ -58,9 +58,12 @@ void mcp_estimate_memory(const struct mcp_pricer *pricer, const struct mcp_plan 
 
 /* The rules of composition, shared with whoever plays the program. Exposed part of
  * data-parallel transfers beside `compute_ns` of compute: the stack hides its share of
- * them at best, and no more than there is compute. */
+ * those that the plan asks it to hide at best, and no more than there is compute. */
+struct mcp_data_moves {
+    int64_t gather_ns, reduce_ns; /* of weights, of gradients */
+};
 int64_t mcp_data_exposed_ns(const struct mcp_question *question, const struct mcp_plan *plan,
-                            int64_t transfer_ns, int64_t compute_ns);
+                            const struct mcp_data_moves *moves, int64_t compute_ns);
 /* One message from `stage`: returns its time, of which slot->send_ns keeps the sender
  * busy and slot->delay_ns does not. */
 int64_t mcp_message_price(const struct mcp_question *question, const struct mcp_plan *plan,

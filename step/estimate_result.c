@@ -114,8 +114,8 @@ static void add_shared(const struct mcp_pricer *pricer, const struct mcp_plan *p
     memory->gradients_bytes += mcp_shared_gradients_bytes(pricer->question, plan);
 }
 
-/* ZeRO-3 holds two layers' weights whole (one in use, one on its way), or all of
- * them when they are kept; ZeRO-2 and 3 two layers' gradients likewise. */
+/* ZeRO-3 holds two layers' weights whole (one in use, one on its way when it is gathered
+ * ahead), or all of them when they are kept; ZeRO-2 and 3 two layers' gradients likewise. */
 static int64_t add_static(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int r,
                           const struct mcp_stage *const *stages, struct mcp_memory *memory)
 {
@@ -131,8 +131,9 @@ static int64_t add_static(const struct mcp_pricer *pricer, const struct mcp_plan
         dense = sum->largest_dense > dense ? sum->largest_dense : dense;
     }
     int64_t dummy = (int64_t)llround((double)dense * pricer->question->stack->dummy_gradient_bytes);
-    int64_t two = 2 * largest < gathered ? 2 * largest : gathered;
-    return (plan->reshard_after_forward ? two : gathered) + 2 * transient + dummy;
+    int64_t few = (plan->overlap.gather ? 2 : 1) * largest;
+    few = few < gathered ? few : gathered;
+    return (plan->reshard_after_forward ? few : gathered) + 2 * transient + dummy;
 }
 
 static void rank_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int r,

@@ -56,6 +56,7 @@ static void shift(struct mcp_builder *b, int delta, int64_t elements, struct mcp
                                   .stream = MCP_STREAM_CONTEXT,
                                   .group = MCP_CONTEXT,
                                   .delta = delta,
+                                  .hiding = b->plan->overlap.context ? MCP_HIDE_BULK : MCP_HIDE_NOT,
                                   .reads = {from},
                                   .writes = {to},
                                   .dims = {elements}});

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Integers that tell two layers' prices apart; the rest is the question's. */
-enum { MAX_FIELDS = 29, RANK_MAP_FIELD = MAX_FIELDS - 1 };
+enum { MAX_FIELDS = 30, RANK_MAP_FIELD = MAX_FIELDS - 1 };
 struct key {
     int fields[MAX_FIELDS];
 };
@@ -105,7 +105,7 @@ static void add_links(const struct mcp_cluster *cluster, const struct mcp_plan *
         memset(fields, 0, sizeof usual_links);
 }
 
-enum { SHAPE_FIELDS = 13 };
+enum { SHAPE_FIELDS = 14 };
 _Static_assert(SHAPE_FIELDS + LINKS <= RANK_MAP_FIELD && SHAPE_FIELDS + 7 <= RANK_MAP_FIELD,
                "keys fit");
 
@@ -121,7 +121,7 @@ static struct key layer_key(const struct mcp_cluster *cluster, const struct mcp_
                        plan->microbatch_size, plan->tensor_parallel, plan->context_parallel,
                        plan->expert_parallel, plan->sequence_parallel,
                        (int)plan->context_parallel_kind, plan->pipeline_parallel == 1,
-                       plan->overlap.tensor, plan->overlap.expert}};
+                       plan->overlap.tensor, plan->overlap.expert, plan->overlap.context}};
     add_links(cluster, plan, key.fields + SHAPE_FIELDS);
     key.fields[RANK_MAP_FIELD] = rank_map_of(plan);
     return key;

@@ -143,11 +143,10 @@ static int64_t duration_of(const struct mcp_pricing *pricing, const struct mcp_o
     return whole;
 }
 
-/* How much of tensor and expert transfers a stack hides is measured as a share of
- * them; what is left of that share stands alone. The context ring hides as far as
- * the play says. */
-static bool stops_compute(const struct mcp_op *op)
+bool mcp_op_stops_compute(const struct mcp_op *op)
 {
+    if (mcp_op_code(op) == MCP_SHIFT)
+        return op->hiding == MCP_HIDE_NOT;
     return mcp_op_is_transfer(op) &&
            (op->stream == MCP_STREAM_TENSOR || op->stream == MCP_STREAM_EXPERT);
 }
@@ -163,7 +162,7 @@ static void play_op(struct player *p, const struct mcp_pricing *pricing,
             start = p->end[op->waits[w]];
             awaited = mcp_op_cost(&block->ops[op->waits[w]]);
         }
-    bool stops = stops_compute(op);
+    bool stops = mcp_op_stops_compute(op);
     if (stops && p->clock[MCP_STREAM_COMPUTE] > start)
         start = p->clock[MCP_STREAM_COMPUTE];
     if (op->stream == MCP_STREAM_COMPUTE)

@@ -8,12 +8,25 @@
 #include <math.h>
 #include <string.h>
 
-int64_t mcp_data_exposed_ns(const struct mcp_question *question, const struct mcp_plan *plan,
-                            int64_t transfer_ns, int64_t compute_ns)
+struct mcp_overlap mcp_stack_overlap(const struct mcp_stack *stack)
 {
-    double hidden_frac = plan->overlap.data ? question->stack->data_overlap_frac : 0;
-    int64_t hideable = (int64_t)llround((double)transfer_ns * hidden_frac);
-    return transfer_ns - (hideable < compute_ns ? hideable : compute_ns);
+    return (struct mcp_overlap){
+        .tensor = stack->tensor_overlap_frac > 0,
+        .data = stack->data_overlap_frac > 0,
+        .pipeline = stack->pipeline_overlap_frac > 0,
+        .expert = stack->expert_overlap_frac > 0,
+        .gather = stack->data_overlap_frac > 0,
+        .context = true,
+    };
+}
+
+int64_t mcp_data_exposed_ns(const struct mcp_question *question, const struct mcp_plan *plan,
+                            const struct mcp_data_moves *moves, int64_t compute_ns)
+{
+    int64_t asked =
+        (plan->overlap.gather ? moves->gather_ns : 0) + (plan->overlap.data ? moves->reduce_ns : 0);
+    int64_t hideable = (int64_t)llround((double)asked * question->stack->data_overlap_frac);
+    return moves->gather_ns + moves->reduce_ns - (hideable < compute_ns ? hideable : compute_ns);
 }
 
 /* The slower of both ends' links. */
@@ -176,8 +189,9 @@ static void price_slots(const struct mcp_pricer *pricer, const struct mcp_plan *
         plan->zero_stage == 3 && plan->reshard_after_forward; /* else kept: the edges pay */
     int64_t gather = again ? out->gather_ns : 0;
     int64_t reduce = plan->zero_stage >= 2 ? out->reduce_ns : 0;
-    int64_t beside_forward = mcp_data_exposed_ns(q, plan, gather, out->forward_ns);
-    int64_t beside_backward = mcp_data_exposed_ns(q, plan, gather + reduce, out->backward_ns);
+    const struct mcp_data_moves forward = {gather, 0}, backward = {gather, reduce};
+    int64_t beside_forward = mcp_data_exposed_ns(q, plan, &forward, out->forward_ns);
+    int64_t beside_backward = mcp_data_exposed_ns(q, plan, &backward, out->backward_ns);
     out->forward.body_ns = out->forward_ns + beside_forward;
     out->backward.lead_ns = out->lead_ns;
     out->backward.body_ns = out->backward_ns + beside_backward - out->lead_ns;

@@ -29,6 +29,9 @@ struct mcp_stage {
     const struct mcp_layer_type *top; /* of its last layer: message shapes */
 };
 
+/* All that the stack can hide. */
+struct mcp_overlap mcp_stack_overlap(const struct mcp_stack *stack);
+
 /* Says that stages of another plan follow: other degrees, microbatch or switches.
  * mcp_estimate() says so too: turn again after it. */
 void mcp_pricer_turn(struct mcp_pricer *pricer);

@@ -45,7 +45,7 @@ static enum mcp_status load(struct mcp_arena *arena, int data, struct world *w,
     w->plan.data_parallel = data;
     w->plan.sequence_parallel = true;
     w->plan.zero_stage = 1;
-    w->plan.overlap = (struct mcp_overlap){true, true, true, true};
+    w->plan.overlap = (struct mcp_overlap){true, true, true, true, true, true};
     w->job.global_batch_size = 128 * data;
     w->job.sequence_length = 8192;
     mcp_plan_uniform_chunks(arena, &w->plan, w->model.num_layers, MCP_RECOMPUTE_NONE);

@@ -75,7 +75,9 @@ static const char example[] =
     "    \"tensor\": true,\n"
     "    \"data\": false,\n"
     "    \"pipeline\": true,\n"
-    "    \"expert\": true\n"
+    "    \"expert\": true,\n"
+    "    \"gather\": false,\n"
+    "    \"context\": true\n"
     "  }\n"
     "}\n";
 

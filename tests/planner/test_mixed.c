@@ -28,7 +28,9 @@ static struct mcp_overlap overlap_of(const struct mcp_stack *stack)
     return (struct mcp_overlap){.tensor = stack->tensor_overlap_frac > 0,
                                 .data = stack->data_overlap_frac > 0,
                                 .pipeline = stack->pipeline_overlap_frac > 0,
-                                .expert = stack->expert_overlap_frac > 0};
+                                .expert = stack->expert_overlap_frac > 0,
+                                .gather = stack->data_overlap_frac > 0,
+                                .context = true};
 }
 
 /* The stages of the pool that comes first now go last. */

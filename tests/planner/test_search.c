@@ -127,7 +127,7 @@ static void try_all(struct brute *b, int num_experts)
 {
     int gpus = mcp_cluster_gpus(b->question->cluster);
     struct mcp_plan plan = mcp_plan_default();
-    plan.overlap = (struct mcp_overlap){true, true, true, true};
+    plan.overlap = (struct mcp_overlap){true, true, true, true, true, true};
     for (int t = 1; t <= gpus; t++)
         for (int c = 1; c <= gpus; c++)
             for (int p = 1; p <= gpus; p++) {
@@ -397,9 +397,10 @@ Test(search, dominance_holds)
             mcp_estimate(pricer, plan, &p[r > 0]);
             cr_expect(ge(dbl, p[r > 0].iteration_s, p[0].iteration_s), "seed %d, %d", (int)seed, r);
         }
-        bool *const switches[] = {&plan->overlap.tensor, &plan->overlap.data,
-                                  &plan->overlap.pipeline, &plan->overlap.expert};
-        for (int i = 0; i < 4; i++) {
+        bool *const switches[] = {&plan->overlap.tensor,   &plan->overlap.data,
+                                  &plan->overlap.pipeline, &plan->overlap.expert,
+                                  &plan->overlap.gather,   &plan->overlap.context};
+        for (int i = 0; i < 6; i++) {
             *switches[i] = false;
             mcp_estimate(pricer, plan, &p[0]);
             *switches[i] = true;

@@ -2,6 +2,7 @@
  *
  * Loops of its own over tuples, cuts and recompute; of the program it shares the prices
  * (step/estimate.h) and the rules of meaning (step/legal.h), nothing of the planner. */
+#include "step/stage.h"
 #include "tests/planner/random_problem.h"
 
 #include <criterion/criterion.h>
@@ -301,10 +302,9 @@ static struct mcp_plan first_plan(const struct force *f)
 {
     const struct mcp_stack *stack = f->question->stack;
     struct mcp_plan plan = mcp_plan_default();
-    if (f->problem->space.overlap)
-        plan.overlap =
-            (struct mcp_overlap){stack->tensor_overlap_frac > 0, stack->data_overlap_frac > 0,
-                                 stack->pipeline_overlap_frac > 0, stack->expert_overlap_frac > 0};
+    plan.overlap = mcp_stack_overlap(stack);
+    if (!f->problem->space.overlap)
+        plan.overlap = (struct mcp_overlap){.tensor = false};
     return plan;
 }
 

@@ -59,7 +59,8 @@ struct reading {
     int64_t once_gather_ns, once_reduce_ns, forward_ns, backward_ns; /* of one microbatch */
     int64_t last_reduce_ns, first_gather_ns; /* after and before all compute */
     /* of the slot */
-    int64_t compute_ns, transfer_ns, lead_ns;
+    int64_t compute_ns, lead_ns;
+    struct mcp_data_moves moves;
 };
 
 static bool is_compute(int role)
@@ -109,7 +110,7 @@ static void read_compute(struct player *player, struct reading *reading,
     reading->compute_ns += price->time_ns;
     reading->last_reduce_ns = 0;
     int64_t *gathered_ns = &reading->gathered_ns[NUM_COPIES * entry->layer + entry->copy];
-    reading->transfer_ns += *gathered_ns;
+    reading->moves.gather_ns += *gathered_ns;
     *gathered_ns = 0;
     player->out->flops += price->flops * replicas;
     if (entry->role == MCP_RECOMPUTE)
@@ -135,7 +136,7 @@ static void read_entry(struct player *player, struct reading *reading, const str
     } else if (entry->role == MCP_GATHER) {
         reading->once_gather_ns += price->time_ns;
     } else if (entry->role == MCP_REDUCE) {
-        reading->transfer_ns += player->program->plan.zero_stage >= 2 ? price->time_ns : 0;
+        reading->moves.reduce_ns += player->program->plan.zero_stage >= 2 ? price->time_ns : 0;
         reading->once_reduce_ns += price->time_ns;
         reading->last_reduce_ns = price->time_ns;
     } else if (entry->role >= MCP_SEND_FORWARD) {
@@ -150,7 +151,8 @@ static void read_slot(struct player *player, struct reading *reading, const stru
     const struct mcp_entry_list *list = &player->program->lists[slot->list];
     struct played_class *class = &player->classes[reading->class];
     struct played_slot played = {.receives = 0};
-    reading->compute_ns = reading->transfer_ns = reading->lead_ns = 0;
+    reading->compute_ns = reading->lead_ns = 0;
+    reading->moves = (struct mcp_data_moves){0, 0};
     for (int e = 0; e < list->num_entries; e++) {
         if (e == slot->lead)
             reading->lead_ns = reading->compute_ns;
@@ -158,8 +160,8 @@ static void read_slot(struct player *player, struct reading *reading, const stru
     }
     if (slot->pass != MCP_FORWARD && slot->pass != MCP_BACKWARD)
         return;
-    int64_t beside = mcp_data_exposed_ns(player->question, &player->program->plan,
-                                         reading->transfer_ns, reading->compute_ns);
+    int64_t beside = mcp_data_exposed_ns(player->question, &player->program->plan, &reading->moves,
+                                         reading->compute_ns);
     played.price.lead_ns = reading->lead_ns;
     played.price.body_ns = reading->compute_ns + beside - reading->lead_ns;
     if (played.receives != 0 && played.sends == 0) /* no send runs beside this receive */
@@ -168,10 +170,10 @@ static void read_slot(struct player *player, struct reading *reading, const stru
 }
 
 /* The first gather and the last reduction have no slot to hide in. */
-static int64_t unhidden(const struct player *player, int64_t transfer_ns)
+static int64_t unhidden(const struct player *player, struct mcp_data_moves moves)
 {
-    return transfer_ns -
-           mcp_data_exposed_ns(player->question, &player->program->plan, transfer_ns, transfer_ns);
+    int64_t all_ns = moves.gather_ns + moves.reduce_ns;
+    return all_ns - mcp_data_exposed_ns(player->question, &player->program->plan, &moves, all_ns);
 }
 
 static void price_edges(struct player *player, const struct reading *reading)
@@ -179,12 +181,14 @@ static void price_edges(struct player *player, const struct reading *reading)
     const struct mcp_plan *plan = &player->program->plan;
     struct played_class *class = &player->classes[reading->class];
     class->head_ns = gathers_again(player)
-                         ? unhidden(player, reading->first_gather_ns)
-                         : mcp_data_exposed_ns(player->question, plan, reading->once_gather_ns,
+                         ? unhidden(player, (struct mcp_data_moves){reading->first_gather_ns, 0})
+                         : mcp_data_exposed_ns(player->question, plan,
+                                               &(struct mcp_data_moves){reading->once_gather_ns, 0},
                                                reading->forward_ns);
     class->tail_ns = plan->zero_stage >= 2
-                         ? unhidden(player, reading->last_reduce_ns)
-                         : mcp_data_exposed_ns(player->question, plan, reading->once_reduce_ns,
+                         ? unhidden(player, (struct mcp_data_moves){0, reading->last_reduce_ns})
+                         : mcp_data_exposed_ns(player->question, plan,
+                                               &(struct mcp_data_moves){0, reading->once_reduce_ns},
                                                reading->backward_ns);
 }
 

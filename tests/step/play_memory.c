@@ -309,7 +309,7 @@ void play_memory(struct mcp_arena *arena, const struct mcp_question *question,
     memset(out, 0, sizeof *out);
     run_slots(&w);
     add_lasting(program, class, out, &whole);
-    int64_t two = 2 * whole.largest_gathered;
+    int64_t two = (program->plan.overlap.gather ? 2 : 1) * whole.largest_gathered;
     bool all = !program->plan.reshard_after_forward || two > whole.gathered;
     double factor = stack->activation_memory_factor;
     double dummy = (double)whole.largest_parameters * stack->dummy_gradient_bytes;

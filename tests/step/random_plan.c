@@ -217,8 +217,13 @@ static void draw_degrees(struct dice *dice, const struct mcp_model *model, struc
     plan->microbatch_size = ONE_OF(dice, 1, 1, 2, 4);
     plan->schedule = (enum mcp_schedule)between(dice, 0, MCP_INTERLEAVED);
     plan->virtual_stages = plan->schedule == MCP_INTERLEAVED ? between(dice, 2, 4) : 1;
-    plan->overlap = (struct mcp_overlap){chance(dice, 50), chance(dice, 50), chance(dice, 50),
-                                         chance(dice, 50)};
+    plan->overlap = (struct mcp_overlap){.tensor = chance(dice, 50),
+                                         .data = chance(dice, 50),
+                                         .pipeline = chance(dice, 50),
+                                         .expert = chance(dice, 50)};
+    struct dice aside = *dice; /* so that all else is as it was drawn before */
+    plan->overlap.gather = chance(&aside, 50);
+    plan->overlap.context = chance(&aside, 50);
     for (int i = 3; i > 0; i--) {
         int j = between(dice, 0, i);
         enum mcp_axis axis = plan->rank_order[i];

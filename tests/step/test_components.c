@@ -234,7 +234,7 @@ ParameterizedTest(struct case_run *c, components, by_hand)
     s.plan.schedule = c->virtual_stages > 1 ? MCP_INTERLEAVED : MCP_1F1B;
     s.plan.zero_stage = c->zero_stage;
     s.plan.sequence_parallel = c->sequence_parallel;
-    s.plan.overlap = (struct mcp_overlap){false, false, false, false};
+    s.plan.overlap = (struct mcp_overlap){.context = true};
     setup_finish(&s, c->num_microbatches, c->recompute);
     compare_run(s.arena, &s.question, &s.plan, find(c->id));
     mcp_arena_free(s.arena);

@@ -186,7 +186,7 @@ Test(estimate, gradients_cost_their_transfers)
     static struct mcp_prediction alone, eight;
     setup_load(&s, "llama-3.1-8b", "dgx-h100", "megatron-core");
     s.job.sequence_length = 4096;
-    s.plan.overlap = (struct mcp_overlap){false, false, false, false};
+    s.plan.overlap = (struct mcp_overlap){.context = true};
     s.plan.zero_stage = 1;
     setup_finish(&s, 4, MCP_RECOMPUTE_NONE);
     estimate(s.arena, &s.question, &s.plan, &alone);
@@ -217,7 +217,7 @@ Test(estimate, edges_of_zero_3)
     s.model.vocab_size = 12800; /* unlike the head, the embedding has no norm */
     s.stack.data_overlap_frac = 1;
     s.stack.gradient_reduce_bytes = 4;
-    s.plan.overlap.data = true;
+    s.plan.overlap.data = s.plan.overlap.gather = true;
     s.plan.zero_stage = 3;
     s.plan.data_parallel = 8;
     s.plan.microbatch_size = 4;
@@ -336,7 +336,7 @@ static struct mcp_plan another(const struct mcp_plan *plan, int i)
     struct mcp_plan other = *plan;
     other.zero_stage = i & 3;
     other.reshard_after_forward = i & 1;
-    other.overlap = (struct mcp_overlap){i & 1, i & 2, i & 4, i & 1};
+    other.overlap = (struct mcp_overlap){i & 1, i & 2, i & 4, i & 1, i & 2, true};
     other.context_parallel_kind = (enum mcp_context_kind)(i % MCP_NUM_CONTEXT_KINDS);
     other.sequence_parallel = plan->tensor_parallel > 1 && (i & 2);
     if (i % 5 == 1)
@@ -393,7 +393,7 @@ Test(estimate, better_machines_are_never_slower)
         struct random_plan drawn;
         random_plan_draw(arena, seed, &drawn);
         const char *where = random_plan_describe(arena, &drawn);
-        drawn.plan.overlap = (struct mcp_overlap){false, false, false, false};
+        drawn.plan.overlap = (struct mcp_overlap){.context = true};
         estimate(arena, &drawn.question, &drawn.plan, &plain);
         const struct mcp_cluster cluster = drawn.cluster;
         for (int tier = 0; tier < drawn.cluster.num_tiers; tier++) {
@@ -406,7 +406,7 @@ Test(estimate, better_machines_are_never_slower)
         estimate(arena, &drawn.question, &drawn.plan, &better);
         expect_no_slower(plain.iteration_s, better.iteration_s, "memory", where);
         drawn.cluster = cluster;
-        drawn.plan.overlap = (struct mcp_overlap){true, true, true, true};
+        drawn.plan.overlap = (struct mcp_overlap){true, true, true, true, true, true};
         estimate(arena, &drawn.question, &drawn.plan, &better);
         expect_no_slower(plain.iteration_s, better.iteration_s, "overlap", where);
         mcp_arena_free(arena);

@@ -103,7 +103,8 @@ static int64_t walk_all(const struct mcp_plan *plan, int m, int rank,
     for (int i = 0; i < length; i++) {
         const struct mcp_chunk_memory *chunk = &chunks[actions[i].chunk];
         live -= actions[i].pass == MCP_PASS_BACKWARD ? chunk->kept_bytes : 0;
-        int64_t now = live + (actions[i].pass == MCP_PASS_BACKWARD ? chunk->backward_bytes : chunk->forward_bytes);
+        int64_t now = live + (actions[i].pass == MCP_PASS_BACKWARD ? chunk->backward_bytes
+                                                                   : chunk->forward_bytes);
         peak = now > peak ? now : peak;
         live += actions[i].pass == MCP_PASS_BACKWARD ? 0 : chunk->kept_bytes;
     }
@@ -263,13 +264,15 @@ Test(memory, recompute_works_on_one_layer)
     mcp_arena_free(s.arena);
 }
 
-/* Each stage shards one thing more over four ranks; 2 and 3 hold two layers whole. */
+/* Each stage shards one thing more over four ranks; 2 and 3 hold two layers whole, 3 the
+ * weights of one where none is gathered ahead. */
 Test(memory, zero_shards_exactly)
 {
     struct setup s;
     static struct mcp_prediction p[4];
     tiny(&s, false);
     s.plan.data_parallel = 4;
+    s.plan.overlap.gather = true;
     for (int zero = 0; zero < 4; zero++) {
         s.plan.zero_stage = zero;
         predict(&s, 2, MCP_RECOMPUTE_NONE, &p[zero]);
@@ -283,6 +286,9 @@ Test(memory, zero_shards_exactly)
     cr_expect(eq(i64, p[1].memory.buffers_bytes, p[0].memory.buffers_bytes));
     cr_expect(eq(i64, p[2].memory.buffers_bytes, p[0].memory.buffers_bytes + 2 * 4 * largest));
     cr_expect(eq(i64, p[3].memory.buffers_bytes, p[2].memory.buffers_bytes + 2 * 2 * largest));
+    s.plan.overlap.gather = false;
+    predict(&s, 2, MCP_RECOMPUTE_NONE, &p[3]);
+    cr_expect(eq(i64, p[3].memory.buffers_bytes, p[2].memory.buffers_bytes + 2 * largest));
     mcp_arena_free(s.arena);
 }
 

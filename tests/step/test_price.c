@@ -148,7 +148,8 @@ ParameterizedTest(struct case_attention *c, price, attention)
     struct setup s;
     h100(&s);
     struct mcp_op op = op_of(c->function, MCP_BF16);
-    memcpy(op.dims, (int64_t[MCP_MAX_DIMS]){c->heads, c->pairs, c->head_dim, c->value_head_dim, 4096, 4096},
+    memcpy(op.dims,
+           (int64_t[MCP_MAX_DIMS]){c->heads, c->pairs, c->head_dim, c->value_head_dim, 4096, 4096},
            sizeof op.dims);
     double flops = 2.0 * (double)(c->heads * c->pairs * (c->head_dim + c->value_head_dim));
     double want = flops * c->products * (1 + 600.0 / 4096) / (989e12 * 0.8 * c->frac) + c->start_s;
@@ -169,7 +170,8 @@ Test(price, unfused_attention)
         struct mcp_op op =
             op_of(backward ? MCP_FN_ATTENTION_UNFUSED_BACKWARD : MCP_FN_ATTENTION_UNFUSED_FORWARD,
                   MCP_BF16);
-        memcpy(op.dims, (int64_t[MCP_MAX_DIMS]){64, 4096LL * 2048, 128, 128, 2048, 4096}, sizeof op.dims);
+        memcpy(op.dims, (int64_t[MCP_MAX_DIMS]){64, 4096LL * 2048, 128, 128, 2048, 4096},
+               sizeof op.dims);
         struct mcp_op scores = op_of(MCP_FN_MATMUL_NT, MCP_BF16), values = scores;
         memcpy(scores.dims, (int64_t[4]){2048, 4096, 128, 64}, sizeof(int64_t[4]));
         memcpy(values.dims, (int64_t[4]){2048, 128, 4096, 64}, sizeof(int64_t[4]));
@@ -425,10 +427,11 @@ Test(price, exposed_communication_is_part_of_all)
 static void expect_overlap(struct random_plan *drawn, const struct mcp_block *block,
                            const char *where)
 {
-    drawn->plan.overlap = (struct mcp_overlap){false, false, false, false};
+    drawn->plan.overlap = (struct mcp_overlap){.context = true};
     int64_t plain = price_of(drawn, block).time_ns;
     for (int mask = 1; mask < 16; mask++) {
-        drawn->plan.overlap = (struct mcp_overlap){mask & 1, mask & 2, mask & 4, mask & 8};
+        drawn->plan.overlap =
+            (struct mcp_overlap){mask & 1, mask & 2, mask & 4, mask & 8, mask & 2, true};
         cr_expect(price_of(drawn, block).time_ns <= plain, "%s, overlap %d", where, mask);
     }
 }
