@@ -4,7 +4,7 @@
 #include <assert.h>
 
 #define PERIOD 48 /* parts; a slot of equal stages takes a third of them over v */
-#define MAX_STAY (8 * PERIOD)
+#define MAX_STAY ((int64_t)8 * PERIOD)
 #define NUM_KEPT 4
 
 /* What was found: the best rows and patterns, of different times each. */
@@ -362,11 +362,11 @@ int64_t mcp_synthesis_time_ns(struct mcp_arena *scratch, const struct mcp_synthe
     for (int r = 0; r < s->p; r++) {
         for (int i = 0; i < s->length; i++) {
             struct mcp_action action = rows[r].actions[i];
-            short pass = action.pass == MCP_PASS_FORWARD          ? MCP_SYNTH_F
-                         : action.pass == MCP_PASS_BACKWARD_INPUT ? MCP_SYNTH_B
-                                                                  : MCP_SYNTH_W;
+            int pass = action.pass == MCP_PASS_FORWARD          ? MCP_SYNTH_F
+                       : action.pass == MCP_PASS_BACKWARD_INPUT ? MCP_SYNTH_B
+                                                                : MCP_SYNTH_W;
             s->played[(size_t)r * (size_t)s->length + (size_t)i] =
-                (struct mcp_synth_slot){pass, (short)action.chunk, action.microbatch};
+                (struct mcp_synth_slot){pass, action.chunk, action.microbatch};
         }
     }
     int64_t time = mcp_synth_time(s, s->played).time_ns;
@@ -439,7 +439,7 @@ void mcp_synthesis_limit(enum mcp_schedule schedule, const struct mcp_synthesis 
                          int64_t *limit_bytes)
 {
     int p = problem->pipeline_parallel;
-    int64_t pair = 0, pairs = p;
+    int64_t pair = 0, pairs = p; /* of all ranks the largest, and how many */
     for (int r = 0; r < p; r++) {
         int64_t own = 0;
         for (int c = 0; c < problem->virtual_stages; c++) {
@@ -449,7 +449,7 @@ void mcp_synthesis_limit(enum mcp_schedule schedule, const struct mcp_synthesis 
         pair = larger(pair, own);
     }
     if (schedule == MCP_ZB_H2)
-        pairs = 2 * p;
+        pairs = 2 * (int64_t)p;
     else if (schedule == MCP_V_HALF)
         pairs = (p + 2) / 2;
     else if (schedule == MCP_V_MIN)

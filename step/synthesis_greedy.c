@@ -139,8 +139,8 @@ static struct choice choose(struct mcp_synth *s, const struct mcp_synth_policy *
 {
     const int *next = s->greedy->next + (size_t)rank * 2 * (size_t)s->v;
     struct choice choice = {.soon_ns = NEVER};
-    for (short pass = MCP_SYNTH_F; pass <= MCP_SYNTH_B; pass++) {
-        for (short c = 0; c < s->v; c++) {
+    for (int pass = MCP_SYNTH_F; pass <= MCP_SYNTH_B; pass++) {
+        for (int c = 0; c < s->v; c++) {
             int b = next[pass * s->v + c];
             if (b < s->m && (pass == MCP_SYNTH_F || b < next[c]))
                 consider(s, policy, rank, (struct mcp_synth_slot){pass, c, b}, &choice);

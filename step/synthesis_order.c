@@ -158,8 +158,7 @@ static void write(struct writer *writer, int pass, int chunk)
     int *next = &writer->next[pass][chunk];
     int ready = pass == MCP_SYNTH_F ? writer->m : writer->next[pass - 1][chunk];
     if (*next < ready)
-        writer->slots[writer->count++] =
-            (struct mcp_synth_slot){(short)pass, (short)chunk, (*next)++};
+        writer->slots[writer->count++] = (struct mcp_synth_slot){pass, chunk, (*next)++};
 }
 
 static void write_backward(struct writer *writer, int chunk)

@@ -10,8 +10,8 @@
 enum mcp_synth_pass { MCP_SYNTH_F, MCP_SYNTH_B, MCP_SYNTH_W, MCP_SYNTH_PASSES };
 
 struct mcp_synth_slot {
-    short pass, chunk; /* enum mcp_synth_pass */
-    int microbatch;
+    int pass; /* enum mcp_synth_pass */
+    int chunk, microbatch;
 };
 
 struct mcp_synth { /* p ranks of v chunks, m microbatches */

@@ -49,7 +49,7 @@ static void trace(const struct mcp_synth *s, const struct mcp_synth_slot *rows, 
         if (from < 0)
             return;
         rank = s->rank_of[from];
-        slot.chunk = (short)s->chunk_of[from];
+        slot.chunk = s->chunk_of[from];
         i = path->index_of[mcp_synth_timed(s, rank, slot)];
     }
 }
@@ -69,8 +69,23 @@ static void swap(struct mcp_synth_slot *a)
     a[1] = first;
 }
 
-/* Tries each place of the path once; true once a swap helped. Starts are then those of the
- * rows as they are, else as they were. */
+/* Times rows as they are; true, with starts of theirs, where they are better. */
+static bool better(struct mcp_synth *s, const struct mcp_synth_slot *rows, struct path *path,
+                   struct mcp_synth_result *best)
+{
+    int64_t *start = s->start;
+    s->start = path->other_start;
+    struct mcp_synth_result now = mcp_synth_time(s, rows);
+    bool helps =
+        now.time_ns < best->time_ns || (now.time_ns == best->time_ns && now.sum_ns < best->sum_ns);
+    if (helps)
+        *best = now;
+    path->other_start = helps ? start : s->start;
+    s->start = helps ? s->start : start;
+    return helps;
+}
+
+/* Tries each place of the path once; true once a swap helped. */
 static bool improve(struct mcp_synth *s, struct mcp_synth_slot *rows, struct path *path,
                     struct mcp_synth_result *best, int64_t max_work)
 {
@@ -81,19 +96,8 @@ static bool improve(struct mcp_synth *s, struct mcp_synth_slot *rows, struct pat
             !mcp_synth_swap_pays(s, rank, row, index, best->time_ns))
             continue;
         swap(row + index);
-        if (mcp_synth_fits(s, rank, row)) {
-            int64_t *start = s->start;
-            s->start = path->other_start;
-            struct mcp_synth_result now = mcp_synth_time(s, rows);
-            path->other_start = start;
-            if (now.time_ns < best->time_ns ||
-                (now.time_ns == best->time_ns && now.sum_ns < best->sum_ns)) {
-                *best = now;
-                return true;
-            }
-            path->other_start = s->start;
-            s->start = start;
-        }
+        if (mcp_synth_fits(s, rank, row) && better(s, rows, path, best))
+            return true;
         swap(row + index);
     }
     return false;

@@ -15,7 +15,7 @@ static int neighbour(const struct mcp_synth *s, int k, int pass, bool next)
 
 static size_t at_stage(const struct mcp_synth *s, int k, struct mcp_synth_slot slot)
 {
-    slot.chunk = (short)s->chunk_of[k];
+    slot.chunk = s->chunk_of[k];
     return mcp_synth_timed(s, s->rank_of[k], slot);
 }
 
@@ -44,6 +44,18 @@ static int64_t span(const struct mcp_synth *s, int rank, const struct mcp_synth_
     return end_ns + tail - first;
 }
 
+/* As many slots of the rank as are ready; false: none. */
+static bool run_rank(struct mcp_synth *s, int rank, const struct mcp_synth_slot *row, int *next,
+                     int64_t *end)
+{
+    int before = *next;
+    for (; *next < s->length && ready(s, rank, row[*next], end); ++*next) {
+        s->start[mcp_synth_timed(s, rank, row[*next])] = *end;
+        *end += mcp_synth_slot_ns(s, rank, row[*next]);
+    }
+    return *next > before;
+}
+
 struct mcp_synth_result mcp_synth_time(struct mcp_synth *s, const struct mcp_synth_slot *rows)
 {
     struct mcp_mark mark = mcp_arena_mark(s->scratch);
@@ -56,14 +68,8 @@ struct mcp_synth_result mcp_synth_time(struct mcp_synth *s, const struct mcp_syn
         end[r] = s->problem->release_ns ? s->problem->release_ns[r] : 0;
     for (bool moved = true; moved;) {
         moved = false;
-        for (int r = 0; r < s->p; r++) {
-            const struct mcp_synth_slot *row = rows + (size_t)r * (size_t)s->length;
-            for (; next[r] < s->length && ready(s, r, row[next[r]], &end[r]); next[r]++) {
-                s->start[mcp_synth_timed(s, r, row[next[r]])] = end[r];
-                end[r] += mcp_synth_slot_ns(s, r, row[next[r]]);
-                moved = true;
-            }
-        }
+        for (int r = 0; r < s->p; r++)
+            moved |= run_rank(s, r, rows + (size_t)r * (size_t)s->length, &next[r], &end[r]);
     }
     s->work += (int64_t)s->p * s->length;
     for (int r = 0; r < s->p; r++) {
@@ -92,6 +98,17 @@ static bool in_time(const struct mcp_synth *s, int rank, struct mcp_synth_slot s
     return true;
 }
 
+static bool run_back(struct mcp_synth *s, int rank, const struct mcp_synth_slot *row, int *left,
+                     int64_t *end)
+{
+    int before = *left;
+    for (; *left > 0 && in_time(s, rank, row[*left - 1], end); --*left) {
+        *end -= mcp_synth_slot_ns(s, rank, row[*left - 1]);
+        s->latest[mcp_synth_timed(s, rank, row[*left - 1])] = *end;
+    }
+    return *left < before;
+}
+
 void mcp_synth_latest(struct mcp_synth *s, const struct mcp_synth_slot *rows, int64_t time_ns)
 {
     struct mcp_mark mark = mcp_arena_mark(s->scratch);
@@ -105,14 +122,8 @@ void mcp_synth_latest(struct mcp_synth *s, const struct mcp_synth_slot *rows, in
     }
     for (bool moved = true; moved;) {
         moved = false;
-        for (int r = 0; r < s->p; r++) {
-            const struct mcp_synth_slot *row = rows + (size_t)r * (size_t)s->length;
-            for (; left[r] > 0 && in_time(s, r, row[left[r] - 1], &end[r]); left[r]--) {
-                end[r] -= mcp_synth_slot_ns(s, r, row[left[r] - 1]);
-                s->latest[mcp_synth_timed(s, r, row[left[r] - 1])] = end[r];
-                moved = true;
-            }
-        }
+        for (int r = 0; r < s->p; r++)
+            moved |= run_back(s, r, rows + (size_t)r * (size_t)s->length, &left[r], &end[r]);
     }
     s->work += (int64_t)s->p * s->length;
     mcp_arena_rewind(s->scratch, mark);
