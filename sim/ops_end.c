@@ -99,17 +99,32 @@ static bool is_played(const struct end *end, enum mcp_sim_kind kind)
     return false;
 }
 
-static void lay_edges(const struct end *end)
+static void lay_head(const struct end *end)
 {
     struct mcp_sim_stage *stage = &end->play->out->stages[end->class];
     stage->head_laid = stage->head_ns > 0 && !is_played(end, MCP_SIM_GATHER);
-    stage->tail_laid = stage->tail_ns > 0 && !is_played(end, MCP_SIM_REDUCE);
     if (stage->head_laid)
         lay(end, GATHERS, 0, stage->head_ns);
+}
+
+static void lay_tail(const struct end *end)
+{
+    struct mcp_sim_stage *stage = &end->play->out->stages[end->class];
+    stage->tail_laid = stage->tail_ns > 0 && !is_played(end, MCP_SIM_REDUCE);
     if (stage->tail_laid)
         lay(end, REDUCTIONS,
             end->play->ends_ns[end->cell * end->play->program->num_classes + end->class],
             stage->tail_ns);
+}
+
+/* Before all else, so that the spans of a stream come in order. */
+void mcp_sim_ops_head_spans(const struct mcp_sim_ops_play *play)
+{
+    if (play->options->span == NULL)
+        return;
+    for (struct end end = {play, 0, 0}; end.cell < play->out->num_cells; end.cell++)
+        for (end.class = 0; end.class < play->program->num_classes; end.class ++)
+            lay_head(&end);
 }
 
 void mcp_sim_ops_end_spans(const struct mcp_sim_ops_play *play)
@@ -120,7 +135,7 @@ void mcp_sim_ops_end_spans(const struct mcp_sim_ops_play *play)
         return;
     for (struct end end = {play, 0, 0}; end.cell < result->num_cells; end.cell++)
         for (end.class = 0; end.class < play->program->num_classes; end.class ++) {
-            lay_edges(&end);
+            lay_tail(&end);
             lay(&end, OF_THE_STEP, result->end_ns, result->agreement_ns);
             lay(&end, OF_LAYERS, agreed_ns, play->steps->classes[end.class].update_ns);
         }

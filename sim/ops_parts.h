@@ -92,6 +92,7 @@ void mcp_sim_ops_end_transfer(struct mcp_sim_ops_play *play,
 /* What is played as a sum, op by op (ops_end.c): clearing, agreement on the norm and the
  * optimizer follow the last slot; transfers of once a step of which nothing is hidden stand
  * at its edges. Their ops are laid one after the other where those sums lie. */
+void mcp_sim_ops_head_spans(const struct mcp_sim_ops_play *play);
 void mcp_sim_ops_end_spans(const struct mcp_sim_ops_play *play);
 
 #endif

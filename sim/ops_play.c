@@ -152,12 +152,13 @@ void mcp_sim_play_ops(struct mcp_arena *arena, const struct mcp_question *questi
     struct mcp_sim_ops_play play = {.program = program, .options = options, .out = out};
     const struct mcp_sim_options equal = mcp_sim_options_default();
     make_play(arena, question, options->ranks != NULL ? options->ranks : &equal, &play);
-    for (; play.cell < out->num_cells; play.cell++)
-        play_pipeline(&play);
-    mcp_sim_finish(play.steps, out);
     for (int c = 0; c < program->num_classes; c++) {
         out->stages[c].head_ns = mcp_sim_edges_of(&play.unequal, c)->head_ns;
         out->stages[c].tail_ns = mcp_sim_edges_of(&play.unequal, c)->tail_ns;
     }
+    mcp_sim_ops_head_spans(&play);
+    for (; play.cell < out->num_cells; play.cell++)
+        play_pipeline(&play);
+    mcp_sim_finish(play.steps, out);
     mcp_sim_ops_end_spans(&play);
 }
