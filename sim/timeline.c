@@ -270,6 +270,8 @@ void mcp_sim_timeline_fill(struct mcp_sim_timeline *timeline, const struct mcp_s
     *out = (struct mcp_timeline){.iteration_ns = result->step_ns};
     fill_ranks(timeline, out);
     cut(timeline, timeline->most_of_lane);
+    if (timeline->kept.ops_until_ns < INT64_MAX)
+        out->until_ns = timeline->kept.ops_until_ns;
     for (int l = 0; l < timeline->num_lanes; l++) {
         const struct lane *lane = &timeline->lanes[l];
         size_t first = out->num_spans;

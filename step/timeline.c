@@ -2,6 +2,7 @@
 #include "step/timeline.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 const char *const mcp_timeline_kind_names[2] = {"predicted", "measured"};
 
@@ -11,6 +12,24 @@ void mcp_timeline_add(struct mcp_arena *arena, struct mcp_timeline *timeline,
     timeline->spans = mcp_grow(arena, timeline->spans, timeline->num_spans, &timeline->capacity,
                                sizeof *timeline->spans);
     timeline->spans[timeline->num_spans++] = *span;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct mcp_timeline_span *x = a, *y = b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    if (x->slot != y->slot)
+        return x->slot < y->slot ? -1 : 1;
+    if (x->entry != y->entry)
+        return x->entry < y->entry ? -1 : 1;
+    return (x->op > y->op) - (x->op < y->op);
+}
+
+void mcp_timeline_sort(struct mcp_timeline *timeline)
+{
+    if (timeline->num_spans > 0)
+        qsort(timeline->spans, timeline->num_spans, sizeof *timeline->spans, by_key);
 }
 
 void mcp_timeline_tell(const struct mcp_program *program, int class, struct mcp_timeline_span *span)
@@ -92,6 +111,8 @@ void mcp_timeline_write(const struct mcp_timeline *timeline, bool lines, struct 
                  mcp_timeline_kind_names[timeline->measured]);
     if (timeline->iteration_ns > 0)
         put_seconds(out, "iteration_s", timeline->iteration_ns);
+    if (timeline->until_ns > 0)
+        put_seconds(out, "until_s", timeline->until_ns);
     if (timeline->num_ranks > 0)
         put_equal_ranks(out, timeline);
     mcp_text_add(out, lines ? "}\n" : ",\"spans\":[");

@@ -23,6 +23,7 @@ struct mcp_timeline_span {
 struct mcp_timeline {
     bool measured;
     int64_t iteration_ns; /* of the whole step; 0: not stated, the last span's end counts */
+    int64_t until_ns;     /* ops that begin then or later are left out; 0: all are here */
     int num_ranks;        /* 0: every rank has spans of its own */
     int *like;            /* [num_ranks] the rank whose spans are this one's too; -1: not there */
     size_t num_spans, capacity;
@@ -33,6 +34,9 @@ extern const char *const mcp_timeline_kind_names[2]; /* "predicted", "measured" 
 
 void mcp_timeline_add(struct mcp_arena *arena, struct mcp_timeline *timeline,
                       const struct mcp_timeline_span *span);
+
+/* By rank, slot, entry, op. */
+void mcp_timeline_sort(struct mcp_timeline *timeline);
 
 /* Fills function, pass, layer and microbatch from the program, of whose class `class` the
  * span's rank is. */

@@ -6,7 +6,6 @@
 #include "core/json.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const function_names[MCP_NUM_FUNCTIONS] = {
@@ -130,6 +129,8 @@ static enum mcp_status read_header(struct reader *reader, struct mcp_json *json,
     out->measured = kind == 1;
     if (mcp_json_has(json, "iteration_s"))
         MCP_TRY(read_ns(json, "iteration_s", &out->iteration_ns, err));
+    if (mcp_json_has(json, "until_s"))
+        MCP_TRY(read_ns(json, "until_s", &out->until_ns, err));
     if (mcp_json_has(json, "equal_ranks")) {
         MCP_TRY(mcp_json_array(json, "equal_ranks", &lists, err));
         for (size_t i = 0; i < mcp_json_count(lists); i++)
@@ -299,27 +300,18 @@ static enum mcp_status read_lines(struct reader *reader, struct mcp_error *err)
 
 /* --- order --- */
 
-static int by_key(const void *a, const void *b)
+static bool same_key(const struct mcp_timeline_span *a, const struct mcp_timeline_span *b)
 {
-    const struct mcp_timeline_span *x = a, *y = b;
-    if (x->rank != y->rank)
-        return x->rank < y->rank ? -1 : 1;
-    if (x->slot != y->slot)
-        return x->slot < y->slot ? -1 : 1;
-    if (x->entry != y->entry)
-        return x->entry < y->entry ? -1 : 1;
-    return (x->op > y->op) - (x->op < y->op);
+    return a->rank == b->rank && a->slot == b->slot && a->entry == b->entry && a->op == b->op;
 }
 
 static enum mcp_status settle(struct mcp_timeline *timeline, const char *name,
                               struct mcp_error *err)
 {
-    size_t count = timeline->num_spans;
-    if (count > 0)
-        qsort(timeline->spans, count, sizeof *timeline->spans, by_key);
-    for (size_t i = 0; i < count; i++) {
+    mcp_timeline_sort(timeline);
+    for (size_t i = 0; i < timeline->num_spans; i++) {
         const struct mcp_timeline_span *span = &timeline->spans[i];
-        if (i > 0 && by_key(span - 1, span) == 0)
+        if (i > 0 && same_key(span - 1, span))
             return mcp_fail(err, MCP_INVALID,
                             "%s: two spans have rank %d, slot %d, entry %d, op %d", name,
                             span->rank, span->slot, span->entry, span->op);

@@ -94,7 +94,7 @@ ParameterizedTest(struct case_timeline *c, step_timeline, read)
 
 static struct mcp_timeline sample(struct mcp_arena *arena)
 {
-    struct mcp_timeline timeline = {.iteration_ns = 7654321, .num_ranks = 6};
+    struct mcp_timeline timeline = {.iteration_ns = 7654321, .until_ns = 54321, .num_ranks = 6};
     static const int like[6] = {0, 0, 2, -1, 2, 0};
     timeline.like = MCP_ARRAY(arena, 6, int);
     memcpy(timeline.like, like, sizeof like);
@@ -134,6 +134,7 @@ Test(step_timeline, both_forms_are_read_as_written)
                   "%s", err.text);
         cr_assert(eq(sz, read.num_spans, timeline.num_spans));
         cr_expect(eq(i64, read.iteration_ns, 7654321));
+        cr_expect(eq(i64, read.until_ns, 54321));
         cr_assert(eq(int, read.num_ranks, 6));
         cr_expect(eq(int, memcmp(read.like, timeline.like, 6 * sizeof(int)), 0));
         for (size_t i = 1; i < read.num_spans; i++)
