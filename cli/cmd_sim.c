@@ -1,176 +1,11 @@
 /* cli/cmd_sim.c: mcpplan sim: play a plan in virtual time and show it. */
 #include "cli/commands.h"
-#include "cli/plan_file.h"
 #include "cli/report_parts.h"
-#include "cli/sim_view.h"
-#include "sim/check.h"
+#include "cli/sim_case.h"
 #include "sim/ops.h"
-#include "sim/timeline.h"
-
-#include <math.h>
-#include <string.h>
 
 enum { LEVEL_SLOT, LEVEL_OP };
 static const char *const level_names[] = {"slot", "op"};
-
-struct sim_args {
-    double noise;
-    int64_t seed;
-    const char *slow_rank, *slow_link;
-    struct mcp_choice level, schedule;
-    const char *timeline, *trace, *report;
-};
-
-/* What is played, and its links as --slow-link has them. */
-struct sim_input {
-    struct mcp_plan_file file;
-    struct mcp_cluster slow_cluster;
-    struct mcp_question slow_question;
-};
-
-/* "NAME:FACTOR" with a factor of 1 or more. */
-static enum mcp_status read_factor(struct mcp_context *ctx, const char *option, const char *text,
-                                   const char **name, double *factor)
-{
-    const char *colon = strrchr(text, ':');
-    if (colon == NULL || colon == text || !mcp_parse_double(colon + 1, factor) || *factor < 1)
-        return mcp_fail(&ctx->err, MCP_USAGE,
-                        "--%s %s: not of the form NAME:FACTOR with a factor of 1 or more", option,
-                        mcp_shown(ctx->arena, text));
-    *name = mcp_strndup(ctx->arena, text, (size_t)(colon - text));
-    return MCP_OK;
-}
-
-static enum mcp_status read_rank(struct mcp_context *ctx, const struct sim_input *in,
-                                 const char *text, int *out)
-{
-    int64_t rank = 0;
-    int world = mcp_plan_world(&in->file.plan);
-    if (!mcp_parse_int64(text, &rank) || rank < 0 || rank >= world)
-        return mcp_fail(&ctx->err, MCP_USAGE, "there is no rank '%s'; the plan's are 0 to %d",
-                        mcp_shown(ctx->arena, text), world - 1);
-    *out = (int)rank;
-    return MCP_OK;
-}
-
-static enum mcp_status apply_slow_rank(struct mcp_context *ctx, const struct sim_args *args,
-                                       const struct sim_input *in, struct mcp_sim_options *options)
-{
-    const char *name = "";
-    if (args->slow_rank == NULL)
-        return MCP_OK;
-    MCP_TRY(read_factor(ctx, "slow-rank", args->slow_rank, &name, &options->slow_factor));
-    return read_rank(ctx, in, name, &options->slow_rank);
-}
-
-/* Every link of the tier, in all pools that have one of that name. */
-static bool slow_tiers(struct mcp_cluster *cluster, const char *name, double factor,
-                       const char *names[MCP_MAX_TIERS], int *num_names)
-{
-    bool found = false;
-    for (int i = 0; i < cluster->num_tiers; i++) {
-        if (*num_names < MCP_MAX_TIERS)
-            names[(*num_names)++] = cluster->tiers[i].name;
-        if (!mcp_same(cluster->tiers[i].name, name))
-            continue;
-        cluster->tiers[i].bandwidth_bytes_per_s /= factor;
-        found = true;
-    }
-    return found;
-}
-
-/* The cluster with that tier slower; its pools are copied. */
-static enum mcp_status slow_cluster(struct mcp_context *ctx, const char *name, double factor,
-                                    struct mcp_cluster *cluster)
-{
-    const char *names[MCP_MAX_TIERS] = {NULL};
-    int num_names = 0;
-    bool found = slow_tiers(cluster, name, factor, names, &num_names);
-    while (cluster->next != NULL) {
-        struct mcp_cluster *next = MCP_NEW(ctx->arena, struct mcp_cluster);
-        *next = *cluster->next;
-        cluster->next = next;
-        cluster = next;
-        found = slow_tiers(cluster, name, factor, names, &num_names) || found;
-    }
-    const struct mcp_choice tiers = {-1, names, num_names};
-    return found ? MCP_OK
-                 : mcp_fail(&ctx->err, MCP_USAGE, "--slow-link %s: the cluster's tiers are %s",
-                            mcp_shown(ctx->arena, name), mcp_choice_names(ctx->arena, &tiers));
-}
-
-/* "TIER:FACTOR" for all links, "TIER:FACTOR@RANK" for those of one rank. */
-static enum mcp_status apply_slow_link(struct mcp_context *ctx, const struct sim_args *args,
-                                       struct sim_input *in, struct mcp_sim_options *options)
-{
-    const char *name = "", *text = args->slow_link;
-    double factor = 1;
-    in->slow_cluster = in->file.cluster;
-    in->slow_question = in->file.question;
-    in->slow_question.cluster = &in->slow_cluster;
-    if (text == NULL)
-        return MCP_OK;
-    const char *at = strchr(text, '@');
-    if (at != NULL) {
-        MCP_TRY(read_rank(ctx, in, at + 1, &options->slow_port));
-        options->slow_links = &in->slow_question;
-        text = mcp_strndup(ctx->arena, text, (size_t)(at - text));
-    }
-    MCP_TRY(read_factor(ctx, "slow-link", text, &name, &factor));
-    return slow_cluster(ctx, name, factor, &in->slow_cluster);
-}
-
-/* --- why it is not what the planner says --- */
-
-static void add_term(struct mcp_sim_view *view, const char *name, const char *why, double seconds)
-{
-    view->terms[view->num_terms++] = (struct mcp_sim_term){name, why, seconds};
-}
-
-static double play_s(struct mcp_arena *arena, const struct mcp_question *question,
-                     const struct mcp_program *program, const struct mcp_sim_options *options)
-{
-    struct mcp_sim_result result;
-    mcp_sim_play(arena, question, program, options, &result);
-    return (double)result.step_ns * 1e-9;
-}
-
-/* One thing after the other, so that each has its own cost. */
-static void add_terms(struct mcp_arena *arena, const struct sim_input *in,
-                      struct mcp_sim_view *view)
-{
-    const struct mcp_sim_options *options = view->options;
-    struct mcp_sim_options some = mcp_sim_options_default();
-    double before = view->predicted->iteration_s;
-    double now = play_s(arena, &in->file.question, &in->file.program, &some);
-    add_term(view, "data_parallel",
-             "data-parallel transfers, entry by entry: the first gather and the last reduction "
-             "have little to hide beside, and a message need not wait for a reduction",
-             now - before);
-    if (view->slow_link != NULL) {
-        before = now;
-        some.slow_port = options->slow_port;
-        some.slow_links = options->slow_links;
-        now = play_s(arena, view->question, &in->file.program, &some);
-        add_term(view, "slow_link", "the slow link", now - before);
-    }
-    if (options->slow_rank >= 0) {
-        before = now;
-        some.slow_rank = options->slow_rank;
-        some.slow_factor = options->slow_factor;
-        now = play_s(arena, view->question, &in->file.program, &some);
-        add_term(view, "slow_rank", "the slow rank, for which the others wait", now - before);
-    }
-    double rest = mcp_sim_view_iteration_s(view) - now;
-    if (options->noise > 0)
-        add_term(view, "noise", "jitter: every group waits for its slowest rank", rest);
-    else if (view->op_by_op)
-        add_term(view, "shared_links",
-                 "links that are shared: data-parallel transfers beside others on the same port",
-                 rest);
-}
-
-/* --- */
 
 static void add_curves(struct mcp_arena *arena, struct mcp_pricer *pricer,
                        struct mcp_sim_view *view)
@@ -182,116 +17,113 @@ static void add_curves(struct mcp_arena *arena, struct mcp_pricer *pricer,
     view->curves = curves;
 }
 
-/* Unequal ranks are played slot by slot; all else op by op, unless asked otherwise. */
-static enum mcp_status choose_level(const struct sim_args *args,
+/* Unequal ranks are played entry by entry, unless files of ops are asked for; all else op by
+ * op. */
+static enum mcp_status choose_level(const struct mcp_sim_args *args,
                                     const struct mcp_sim_options *options, bool *op_by_op,
                                     struct mcp_error *err)
 {
-    bool unequal = options->noise > 0 || options->slow_rank >= 0 || options->slow_port >= 0;
     bool files = args->timeline != NULL || args->trace != NULL;
-    *op_by_op = args->level.value < 0 ? !unequal : args->level.value == LEVEL_OP;
-    if (*op_by_op && unequal)
-        return mcp_fail(err, MCP_USAGE,
-                        "--level op plays equal ranks; leave out what makes them unequal (--noise, "
-                        "--slow-rank, a slow link of one rank), or use --level slot");
+    *op_by_op = args->level.value < 0 ? files || !mcp_sim_is_unequal(options)
+                                      : args->level.value == LEVEL_OP;
     if (files && !*op_by_op)
+        return mcp_fail(err, MCP_USAGE, "--timeline and --trace hold ops; leave out --level slot");
+    if (!files && (args->ranks != NULL || args->max_spans > 0))
         return mcp_fail(err, MCP_USAGE,
-                        "--timeline and --trace hold ops of equal ranks; leave out --noise, "
-                        "--slow-rank, a slow link of one rank, and --level slot");
+                        "--ranks and --max-spans say what --timeline and --trace hold; ask for "
+                        "one of them");
     return MCP_OK;
 }
 
-static enum mcp_status write_text(struct mcp_context *ctx, const char *path,
-                                  const struct mcp_text *text)
+/* What the last play has beyond the case entry by entry: shared links, jitter. */
+static void add_last_terms(struct mcp_arena *arena, const struct mcp_sim_case *played,
+                           struct mcp_sim_view *view)
 {
-    MCP_TRY(mcp_file_replace(path, text->data, text->length, &ctx->err));
-    if (!mcp_same(path, "-"))
-        mcp_note("wrote %s", mcp_printable(ctx->arena, path));
-    return MCP_OK;
+    double rest = mcp_sim_view_iteration_s(view) - view->predicted->iteration_s;
+    for (int i = 0; i < view->num_terms; i++)
+        rest -= view->terms[i].seconds;
+    double noise = rest;
+    if (view->op_by_op && played->options.noise > 0) {
+        struct mcp_sim_options calm = played->options;
+        struct mcp_sim_result result;
+        const struct mcp_sim_ops_options ops = {.shared_links = true, .ranks = &calm};
+        calm.noise = 0;
+        mcp_sim_play_ops(arena, &played->question, &played->file.program, &ops, &result);
+        noise = mcp_sim_view_iteration_s(view) - (double)result.step_ns * 1e-9;
+    }
+    if (view->op_by_op)
+        mcp_sim_view_term(view, "shared_links",
+                          "links that are shared: data-parallel transfers beside others on the "
+                          "same port",
+                          played->options.noise > 0 ? rest - noise : rest);
+    if (played->options.noise > 0) {
+        mcp_sim_view_term(view, "noise", "jitter: every group waits for its slowest rank", noise);
+        view->terms[view->num_terms - 1].asked = true;
+    }
 }
 
-static enum mcp_status play_ops(struct mcp_context *ctx, const struct sim_args *args,
-                                const struct sim_input *in, const struct mcp_sim_view *view,
-                                struct mcp_sim_result *result)
+static enum mcp_status show(struct mcp_context *ctx, const struct mcp_sim_args *args,
+                            struct mcp_pricer *pricer, struct mcp_sim_view *view)
 {
-    struct mcp_sim_ops_options options = {.shared_links = true};
-    struct mcp_sim_timeline *timeline = NULL;
-    struct mcp_text text = mcp_text_new(ctx->arena), trace = mcp_text_new(ctx->arena);
-    if (args->timeline != NULL || args->trace != NULL) {
-        timeline = mcp_sim_timeline_new(ctx->arena, &in->file.program);
-        options.span = mcp_sim_timeline_take;
-        options.context = timeline;
-    }
-    mcp_sim_play_ops(ctx->arena, view->question, &in->file.program, &options, result);
-    if (args->timeline != NULL) {
-        struct mcp_timeline filled;
-        mcp_sim_timeline_fill(timeline, result, &filled);
-        mcp_timeline_write(&filled, mcp_timeline_is_lines(args->timeline), &text);
-        MCP_TRY(write_text(ctx, args->timeline, &text));
-    }
-    if (args->trace != NULL) {
-        mcp_sim_timeline_trace(timeline, &trace);
-        MCP_TRY(write_text(ctx, args->trace, &trace));
-    }
-    return MCP_OK;
-}
-
-/* What the planner says of the same plan on healthy machines. */
-static enum mcp_status explain(struct mcp_context *ctx, const struct sim_args *args,
-                               const struct sim_input *in, struct mcp_sim_view *view)
-{
-    struct mcp_prediction *predicted = MCP_NEW(ctx->arena, struct mcp_prediction);
-    struct mcp_pricer *pricer = mcp_pricer_new(ctx->arena, &in->file.question);
-    mcp_estimate(pricer, &in->file.plan, predicted);
-    view->predicted = predicted;
-    add_terms(ctx->arena, in, view);
-    add_curves(ctx->arena, pricer, view);
     struct mcp_text text = mcp_text_new(ctx->arena);
+    add_curves(ctx->arena, pricer, view);
     mcp_sim_view_text(&text, &ctx->style, view);
     if (args->report != NULL)
         MCP_TRY(mcp_sim_report_write(ctx, args->report, view));
     return mcp_output_result(ctx, &text, mcp_sim_view_json(ctx->arena, view));
 }
 
-static enum mcp_status simulate(struct mcp_context *ctx, const struct sim_args *args,
-                                struct sim_input *in)
+static enum mcp_status simulate(struct mcp_context *ctx, const struct mcp_sim_args *args,
+                                struct mcp_sim_case *played)
 {
-    struct mcp_sim_options options = mcp_sim_options_default();
+    struct mcp_prediction predicted;
     struct mcp_sim_result result;
-    struct mcp_sim_view view = {.plan = &in->file.plan,
-                                .options = &options,
+    struct mcp_pricer *pricer = mcp_pricer_new(ctx->arena, &played->file.question);
+    struct mcp_sim_view view = {.question = &played->question,
+                                .plan = &played->file.plan,
+                                .predicted = &predicted,
+                                .options = &played->options,
                                 .result = &result,
-                                .slow_link = args->slow_link};
-    options.noise = args->noise;
-    options.seed = (uint64_t)args->seed;
-    MCP_TRY(apply_slow_rank(ctx, args, in, &options));
-    MCP_TRY(apply_slow_link(ctx, args, in, &options));
-    MCP_TRY(choose_level(args, &options, &view.op_by_op, &ctx->err));
-    MCP_TRY(mcp_sim_check_time(&in->slow_question, &in->file.program, &options, &ctx->err));
-    view.question = options.slow_port >= 0 ? &in->file.question : &in->slow_question;
+                                .slow_link = args->slow_link,
+                                .dead_link = args->dead_link};
+    mcp_estimate(pricer, &played->file.plan, &predicted);
+    MCP_TRY(mcp_sim_case_make(ctx, args, played, &view));
+    MCP_TRY(choose_level(args, &played->options, &view.op_by_op, &ctx->err));
     if (view.op_by_op)
-        MCP_TRY(play_ops(ctx, args, in, &view, &result));
+        MCP_TRY(mcp_sim_files_play(ctx, args, played, &result));
     else
-        mcp_sim_play(ctx->arena, view.question, &in->file.program, &options, &result);
-    return explain(ctx, args, in, &view);
+        mcp_sim_play(ctx->arena, &played->question, &played->file.program, &played->options,
+                     &result);
+    add_last_terms(ctx->arena, played, &view);
+    return show(ctx, args, pricer, &view);
 }
 
 enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
 {
-    struct sim_args args = {.seed = 1,
-                            .level = {-1, level_names, 2},
-                            .schedule = {-1, mcp_schedule_names, MCP_NUM_SCHEDULES}};
-    struct sim_input *in;
+    struct mcp_sim_args args = {.seed = 1,
+                                .level = {-1, level_names, 2},
+                                .schedule = {-1, mcp_schedule_names, MCP_NUM_SCHEDULES},
+                                .collective_algorithm = {-1, mcp_collective_algorithm_names,
+                                                         MCP_NUM_COLLECTIVE_ALGORITHMS}};
+    struct mcp_sim_case *played;
     const struct mcp_option options[] = {
         {"Playing", MCP_OPT_HEADING, NULL, NULL},
         {"level", MCP_OPT_CHOICE, &args.level,
-         "op: every op on its stream, links are shared; slot: entries alone (where --noise or "
-         "--slow-rank is given)"},
+         "op: every op on its stream, links are shared; slot: entries alone (where ranks are not "
+         "equal and no file of ops is asked for)"},
         {"schedule", MCP_OPT_CHOICE, &args.schedule, "play the plan under another schedule"},
+        {"collective-algorithm", MCP_OPT_CHOICE, &args.collective_algorithm,
+         "play all-reduces, gathers and scatters in another way than the stack's"},
         {"report", MCP_OPT_FILE, &args.report,
          "the step with charts: a page (FILE.html) or Markdown (FILE.md)"},
-        {"timeline", MCP_OPT_FILE, &args.timeline, "write every op's start and end to FILE"},
+        {"timeline", MCP_OPT_FILE, &args.timeline,
+         "write every op's start and end to FILE (FILE.jsonl: as JSON lines)"},
         {"trace", MCP_OPT_FILE, &args.trace, "the same for chrome://tracing and ui.perfetto.dev"},
+        {"ranks", MCP_OPT_STRING, &args.ranks,
+         "whose ops these files hold: all, or 0,8..15 (the first rank of each stage)"},
+        {"max-spans", MCP_OPT_COUNT64, &args.max_spans,
+         "ops in such a file at most, from the step's beginning (a trace 100000, a timeline "
+         "1000000)"},
         {"Noise and faults", MCP_OPT_HEADING, NULL, NULL},
         {"noise", MCP_OPT_FRAC, &args.noise,
          "spread of compute time by rank and slot (standard deviation of its logarithm)"},
@@ -301,6 +133,9 @@ enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
         {"slow-link", MCP_OPT_STRING, &args.slow_link,
          "TIER:FACTOR: the tier's links have that many times less bandwidth; TIER:FACTOR@RANK: "
          "those of one rank"},
+        {"dead-link", MCP_OPT_STRING, &args.dead_link,
+         "TIER: the tier is gone, its traffic takes the next one's links; TIER@RANK: one rank's, "
+         "which then uses a neighbour's, if it has one"},
     };
     const struct mcp_usage usage = {
         .command = "sim",
@@ -316,15 +151,17 @@ enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
         .options = options,
         .num_options = MCP_COUNT_OF(options),
         .examples = "mcpplan sim plan.json\n"
-                    "mcpplan sim plan.json --trace trace.json\n"
+                    "mcpplan sim plan.json --trace trace.json --noise 0.02 --ranks 0..7\n"
                     "mcpplan sim plan.json --noise 0.02 --seed 7\n"
-                    "mcpplan sim plan.json --slow-rank 3:1.2 --slow-link infiniband:2@3\n",
+                    "mcpplan sim plan.json --collective-algorithm fastest\n"
+                    "mcpplan sim plan.json --slow-rank 3:1.2 --slow-link infiniband:2@3\n"
+                    "mcpplan sim plan.json --dead-link infiniband@3\n",
     };
     if (!mcp_options_parse(ctx, &usage, argc, argv))
         return ctx->status;
     if (args.report != NULL)
         MCP_TRY(mcp_report_file_check(args.report, &ctx->err));
-    in = MCP_NEW(ctx->arena, struct sim_input);
-    MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], args.schedule.value, &in->file));
-    return simulate(ctx, &args, in);
+    played = MCP_NEW(ctx->arena, struct mcp_sim_case);
+    MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], args.schedule.value, &played->file));
+    return simulate(ctx, &args, played);
 }

@@ -2,6 +2,7 @@
 #include "cli/sim_view.h"
 
 #include "core/json.h"
+#include "core/stack.h"
 #include "core/units.h"
 #include "reports/bars.h"
 
@@ -13,6 +14,12 @@ enum { BAR_MARGIN = 26, LEAST_BAR = 24, MOST_BAR = 60, MOST_CURVES = 8, LABEL = 
 double mcp_sim_view_iteration_s(const struct mcp_sim_view *view)
 {
     return (double)view->result->step_ns * 1e-9;
+}
+
+void mcp_sim_view_term(struct mcp_sim_view *view, const char *name, const char *why,
+                       double seconds)
+{
+    view->terms[view->num_terms++] = (struct mcp_sim_term){name, why, seconds, false};
 }
 
 static int bar_cells(const struct mcp_style *style)
@@ -89,7 +96,7 @@ static void write_difference(struct mcp_text *out, const struct mcp_style *style
                               gib(arena, view->predicted->memory_limit_bytes)));
     for (int i = 0; i < view->num_terms; i++) {
         const struct mcp_sim_term *term = &view->terms[i];
-        if (fabs(term->seconds) < 5e-5 * planned)
+        if (fabs(term->seconds) < 5e-5 * planned && !term->asked)
             continue;
         mcp_text_add(out, "    %+8.2f %%  ", 100 * term->seconds / planned);
         mcp_wrap(out, term->why, style->width - 16, 16);
@@ -168,6 +175,10 @@ static void put_inputs(struct mcp_json *object, const struct mcp_sim_view *view)
         mcp_json_set_null(object, "slow_rank");
     mcp_json_set_double(object, "slow_factor", options->slow_factor);
     mcp_json_set_string(object, "slow_link", view->slow_link);
+    mcp_json_set_string(object, "dead_link", view->dead_link);
+    mcp_json_set_string(
+        object, "collective_algorithm",
+        mcp_collective_algorithm_names[view->question->stack->collective_algorithm]);
     mcp_json_set_string(object, "schedule", mcp_schedule_names[view->plan->schedule]);
     mcp_json_set_string(object, "level", view->op_by_op ? "op" : "slot");
 }

@@ -12,8 +12,9 @@ struct mcp_sim_term {
     const char *name; /* "data_edges" ... : a JSON key with _s */
     const char *why;
     double seconds;
+    bool asked; /* by an option: shown even where it costs nothing */
 };
-enum { MCP_MOST_SIM_TERMS = 6 };
+enum { MCP_MOST_SIM_TERMS = 8 };
 
 struct mcp_sim_view {
     const struct mcp_question *question;
@@ -22,13 +23,15 @@ struct mcp_sim_view {
     const struct mcp_sim_options *options;
     const struct mcp_sim_result *result;
     const struct mcp_sim_curve *curves; /* [pipeline] */
-    const char *slow_link;              /* as given; NULL: none */
+    const char *slow_link, *dead_link;  /* as given; NULL: none */
     bool op_by_op;                      /* else entry by entry, links not shared */
     int num_terms;
     struct mcp_sim_term terms[MCP_MOST_SIM_TERMS]; /* sum to simulated less predicted */
 };
 
 double mcp_sim_view_iteration_s(const struct mcp_sim_view *view);
+void mcp_sim_view_term(struct mcp_sim_view *view, const char *name, const char *why,
+                       double seconds);
 void mcp_sim_view_text(struct mcp_text *out, const struct mcp_style *style,
                        const struct mcp_sim_view *view);
 /* sim --json (docs/FORMATS.md). */

@@ -32,6 +32,8 @@ struct mcp_sim_options {
     const struct mcp_question *slow_links;
 };
 struct mcp_sim_options mcp_sim_options_default(void);
+/* Does anything of it make ranks unequal? */
+bool mcp_sim_is_unequal(const struct mcp_sim_options *options);
 
 struct mcp_sim_slot_time {
     int64_t start_ns, end_ns; /* waiting for its message left out at the start */

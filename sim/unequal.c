@@ -6,6 +6,11 @@
 
 #include <math.h>
 
+bool mcp_sim_is_unequal(const struct mcp_sim_options *options)
+{
+    return options->noise > 0 || options->slow_rank >= 0 || options->slow_port >= 0;
+}
+
 static enum mcp_cost cost_of_waiting(const struct mcp_plan *plan)
 {
     if (plan->tensor_parallel > 1)
@@ -33,7 +38,7 @@ void mcp_sim_unequal_of(struct mcp_arena *arena, const struct mcp_sim_steps *ste
     const struct mcp_plan *plan = &steps->program->plan;
     int classes = steps->program->num_classes;
     *out = (struct mcp_sim_unequal){steps, options, .slow_stage = -1, .slow_cell = -1};
-    out->any = options->noise > 0 || options->slow_rank >= 0 || steps->slow != NULL;
+    out->any = mcp_sim_is_unequal(options);
     out->group_cost = cost_of_waiting(plan);
     out->cells.num_cells = 1;
     if (!out->any)

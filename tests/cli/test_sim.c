@@ -37,18 +37,65 @@ ParameterizedTestParameters(cli, sim)
         {"entries alone", {"sim", "@", "--level=slot", "--json", "~"}, MCP_OK, "\"slot\"", ""},
         {"ops as spans", {"sim", "@", "--timeline", "-", "~"}, MCP_OK, "mcpplan.timeline/1", ""},
         {"a trace", {"sim", "@", "--trace", "-", "~"}, MCP_OK, "\"traceEvents\":[", ""},
-        {"no ops of unequal ranks",
+        {"ops of unequal ranks",
          {"sim", "@", "--noise=0.1", "--trace=-", "~"},
+         MCP_OK,
+         "\"traceEvents\":[",
+         ""},
+        {"ops under noise", {"sim", "@", "--noise=0.1", "--level=op", "~"}, MCP_OK, "jitter", ""},
+        {"no ops by slot",
+         {"sim", "@", "--trace=-", "--level=slot", "~"},
          MCP_USAGE,
          "",
-         "leave out --noise"},
-        {"no ops under noise", {"sim", "@", "--noise=0.1", "--level=op", "~"}, MCP_USAGE, "", "op"},
+         "leave out --level slot"},
+        {"of some ranks", {"sim", "@", "--ranks=5,1..2", "--trace=-", "~"}, MCP_OK, "rank 5", ""},
+        {"of all ranks", {"sim", "@", "--ranks=all", "--trace=-", "~"}, MCP_OK, "rank 7", ""},
+        {"of no ranks", {"sim", "@", "--ranks=2..8", "--trace=-", "~"}, MCP_USAGE, "", "0 to 7"},
+        {"ranks backwards",
+         {"sim", "@", "--ranks=3..2", "--trace=-", "~"},
+         MCP_USAGE,
+         "",
+         "2 comes before 3"},
+        {"ranks of no file", {"sim", "@", "--ranks=all", "~"}, MCP_USAGE, "", "--trace"},
+        {"a short trace",
+         {"sim", "@", "--max-spans=64", "--trace=-", "~"},
+         MCP_OK,
+         "\"traceEvents\":[",
+         "are left out"},
+        {"a short timeline",
+         {"sim", "@", "--max-spans=64", "--timeline=-", "~"},
+         MCP_OK,
+         "mcpplan.timeline/1",
+         "are left out"},
+        {"collectives in switches",
+         {"sim", "@", "--collective-algorithm=in-switch", "~"},
+         MCP_OK,
+         "collectives by in-switch, where the plan has ring",
+         ""},
+        {"the fastest collectives",
+         {"sim", "@", "--collective-algorithm=fastest", "--json", "~"},
+         MCP_OK,
+         "\"collective_algorithm_s\"",
+         ""},
+        {"dead NVLink", {"sim", "@", "--dead-link=nvlink", "~"}, MCP_OK, "takes infiniband", ""},
+        {"of one GPU", {"sim", "@", "--dead-link=nvlink@3", "~"}, MCP_OK, "takes infiniband", ""},
+        {"a network of one node",
+         {"sim", "@", "--dead-link=infiniband", "~"},
+         MCP_OK,
+         "nobody needs",
+         ""},
+        {"no tier to die", {"sim", "@", "--dead-link=ib", "~"}, MCP_USAGE, "", "--dead-link ib"},
+        {"two ranks' links",
+         {"sim", "@", "--slow-link=nvlink:2@1", "--dead-link=nvlink@2", "~"},
+         MCP_USAGE,
+         "",
+         "ranks 1 and 2"},
         {"noise has a cost", {"sim", "@", "--noise", "0.2", "~"}, MCP_OK, "jitter", ""},
         {"a slow rank", {"sim", "@", "--slow-rank", "1:2", "~"}, MCP_OK, "the slow rank", ""},
         {"a slow link", {"sim", "@", "--slow-link=nvlink:4", "~"}, MCP_OK, "the slow link", ""},
         {"of one rank", {"sim", "@", "--slow-link=nvlink:4@3", "~"}, MCP_OK, "the slow link", ""},
         {"of no rank", {"sim", "@", "--slow-link=nvlink:4@9", "~"}, MCP_USAGE, "", "0 to 7"},
-        {"a dead link",
+        {"a link of no speed",
          {"sim", "@", "--slow-link=nvlink:1e300", "~"},
          MCP_INVALID,
          "",
@@ -147,6 +194,44 @@ Test(cli, sim_names_machines_of_every_kind)
     cr_assert(eq(int, child.status, MCP_OK), "%s", child.err);
     child_write_file(path, child.out, strlen(child.out));
     child_check(&run, path);
+    unlink(path);
+    mcp_arena_free(child.arena);
+}
+
+/* Two machines of one tier between them. */
+ParameterizedTestParameters(cli, sim_on_two_nodes)
+{
+    static struct child_case cases[] = {
+        {"no network", {"sim", "@", "--dead-link=infiniband", "~"}, MCP_INFEASIBLE, "", "2 parts"},
+        {"a card of one GPU",
+         {"sim", "@", "--dead-link=infiniband@3", "~"},
+         MCP_OK,
+         "goes by a neighbour's, over nvlink",
+         ""},
+        {"no switches that add up",
+         {"sim", "@", "--collective-algorithm=in-switch", "~"},
+         MCP_USAGE,
+         "",
+         "nvlink or infiniband"},
+    };
+    return cr_make_param_array(struct child_case, cases, sizeof cases / sizeof *cases);
+}
+ParameterizedTest(struct child_case *c, cli, sim_on_two_nodes)
+{
+    char path[TEMPORARY_PATH];
+    char words[MAX_WORDS][WORD] = {"plan",
+                                   "--model",
+                                   "tiny",
+                                   "--cluster=dgx-a100:2",
+                                   "--global-batch-size=64",
+                                   "--pipeline-parallel=2",
+                                   "--json",
+                                   "~"};
+    struct child child = {.arena = mcp_arena_new()};
+    child_run(&child, words, NULL);
+    cr_assert(eq(int, child.status, MCP_OK), "%s", child.err);
+    child_write_file(path, child.out, strlen(child.out));
+    child_check(c, path);
     unlink(path);
     mcp_arena_free(child.arena);
 }
