@@ -147,16 +147,20 @@ static enum mcp_status read_cell(struct reader *in, const char *begin, const cha
     return *at == '\0' ? MCP_OK : fail(in, "goes on behind the action");
 }
 
+/* A rank that computes nothing is no part of a pipeline. */
 static enum mcp_status read_line(struct reader *in, const char *at, const char *end)
 {
     if (in->row >= MCP_MAX_PIPELINE)
         return mcp_fail(in->err, MCP_FORMAT, "%s: more than %d rows", in->name, MCP_MAX_PIPELINE);
+    size_t before = in->count;
     for (in->column = 0; at <= end; in->column++) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
         comma = comma ? comma : end;
         MCP_TRY(read_cell(in, at, comma));
         at = comma + 1;
     }
+    if (in->count == before)
+        return mcp_fail(in->err, MCP_FORMAT, "%s: row %d: no action", in->name, in->row + 1);
     in->row++;
     return MCP_OK;
 }

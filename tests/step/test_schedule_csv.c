@@ -77,7 +77,8 @@ ParameterizedTestParameters(schedule_csv, refuses)
 {
     static struct case_refused cases[] = {
         {"", "no action"},
-        {",,\n,", "no action"},
+        {",,\n,", "row 1: no action"},
+        {"0F0\n1SEND_B0,,", "row 2: no action"},
         {"F0", "row 1, column 1: \"F0\" does not begin with a stage"},
         {"0F0,0Q0", "row 1, column 2: \"0Q0\" is none of"},
         {"0F0\n1F0,1B0x", "row 2, column 2: \"1B0x\" goes on behind the action"},
