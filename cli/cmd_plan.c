@@ -1,6 +1,7 @@
 /* cli/cmd_plan.c: mcpplan plan: search, or predict what is pinned. */
 #include "cli/commands.h"
 #include "cli/plan_options.h"
+#include "cli/plan_refine.h"
 #include "cli/plan_report.h"
 #include "cli/plan_view.h"
 #include "cli/plan_watch.h"
@@ -15,6 +16,11 @@
 enum { MOST_TOP = 100 };
 
 /* The answer */
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
 
 static void predict(struct mcp_arena *arena, struct mcp_plan_view *view)
 {
@@ -268,6 +274,10 @@ static enum mcp_status search(struct mcp_context *ctx, const struct mcp_search_o
         compare_halves(ctx, options, view);
         return explain(ctx, options, view);
     }
+    if (view->refine > 0)
+        mcp_plan_refine(ctx, view->refine, options, answer, view);
+    if (answer->count > view->top)
+        answer->count = view->top;
     view->plan = answer->found[0].plan;
     view->has_plan = true;
     predict(ctx->arena, view);
@@ -435,11 +445,13 @@ enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
         .question = &question.asked,
         .objective = (enum mcp_objective)args.objective.value,
         .method = mcp_plan_method_names[args.method.value],
+        .top = args.top < MOST_TOP ? args.top : MOST_TOP,
+        .refine = args.refine < MOST_TOP ? args.refine : MOST_TOP,
     };
     MCP_TRY(read_requirements(ctx, &args, &view));
     struct mcp_search_options options = {
         .objective = view.objective,
-        .top = args.top < MOST_TOP ? args.top : MOST_TOP,
+        .top = larger(view.top, view.refine),
         .exhaustive = args.method.value == MCP_METHOD_EXHAUSTIVE,
         .uniform = args.uniform_stages,
     };

@@ -99,6 +99,26 @@ static int64_t longer_ns(const struct mcp_compare *result)
                                                            : result->ends_b.step_ns;
 }
 
+/* Kinds that occur, numbered anew. */
+static const struct mcp_gantt_kind *kinds_used(struct mcp_arena *arena,
+                                               struct mcp_gantt_span *spans, int count, int *num)
+{
+    struct mcp_gantt_kind *kinds = MCP_ARRAY(arena, NUM_KINDS, struct mcp_gantt_kind);
+    int numbers[NUM_KINDS];
+    bool used[NUM_KINDS] = {false};
+    for (int i = 0; i < count; i++)
+        used[spans[i].kind] = true;
+    *num = 0;
+    for (int kind = 0; kind < NUM_KINDS; kind++) {
+        numbers[kind] = *num;
+        if (used[kind])
+            kinds[(*num)++] = all_kinds[kind];
+    }
+    for (int i = 0; i < count; i++)
+        spans[i].kind = numbers[spans[i].kind];
+    return kinds;
+}
+
 /* Both on one scale, so that they can be read one below the other. */
 static void add_gantt(struct mcp_report *report, const struct mcp_compare_view *view,
                       const struct mcp_compare_side *side, const char *title)
@@ -108,8 +128,6 @@ static void add_gantt(struct mcp_report *report, const struct mcp_compare_view *
     struct mcp_gantt gantt = {.title = title,
                               .num_rows =
                                   result->num_ranks < MOST_ROWS ? result->num_ranks : MOST_ROWS,
-                              .num_kinds = NUM_KINDS,
-                              .kinds = all_kinds,
                               .num_chunks = 1,
                               .end_ns = longer_ns(result)};
     const char **rows = MCP_ARRAY(arena, gantt.num_rows, const char *);
@@ -131,6 +149,7 @@ static void add_gantt(struct mcp_report *report, const struct mcp_compare_view *
     }
     gantt.rows = rows;
     gantt.spans = spans;
+    gantt.kinds = kinds_used(arena, spans, gantt.num_spans, &gantt.num_kinds);
     mcp_report_gantt(report, &gantt);
 }
 

@@ -1,4 +1,5 @@
 /* cli/plan_json.c: plan.json: a plan with all that a run of it needs. */
+#include "cli/plan_refine.h"
 #include "cli/plan_view.h"
 
 #include "core/json.h"
@@ -188,9 +189,26 @@ static void put_memory_steps(const struct mcp_memory_step *steps, struct mcp_jso
     }
 }
 
+/* --refine: the fastest played first. */
+static void put_refined(struct mcp_arena *arena, const struct mcp_plan_view *view,
+                        struct mcp_json *object)
+{
+    mcp_json_set_bool(object, "changed_winner", mcp_plan_refine_changed(view));
+    struct mcp_json *list = mcp_json_set_array(object, "plans");
+    for (int i = 0; i < view->num_refined; i++) {
+        struct mcp_json *row = mcp_json_add_object(list);
+        mcp_json_set_int(row, "priced_place", view->refined[i].priced_place);
+        mcp_json_set_double(row, "played_iteration_s", view->refined[i].played_s);
+        mcp_json_set_string(row, "not_played", view->refined[i].why_not);
+        put_found(arena, &view->refined[i].found, row);
+    }
+}
+
 static void put_explanations(struct mcp_arena *arena, const struct mcp_plan_view *view,
                              struct mcp_json *json)
 {
+    if (view->num_refined > 0)
+        put_refined(arena, view, mcp_json_set_object(json, "refined"));
     if (view->num_rivals > 0) {
         struct mcp_json *list = mcp_json_set_array(json, "against");
         for (int i = 0; i < view->num_rivals; i++)

@@ -108,6 +108,8 @@ static struct mcp_option *search_options(struct mcp_plan_args *a, struct mcp_opt
          "what the plan must be: 'pipeline_parallel<=8', 'tensor_parallel in 4,8', "
          "'peak_memory_frac>=90 %' (repeatable)"},
         {"top", MCP_OPT_COUNT, &a->top, "plans to show, of different layouts"},
+        {"refine", MCP_OPT_COUNT, &a->refine,
+         "play the best N op by op before choosing: the fastest played wins"},
         {"pipeline-rule", MCP_OPT_CHOICE, &a->pipeline_rule,
          "at most a fifth as many stages as layers"},
         {"batch-rule", MCP_OPT_CHOICE, &a->batch_rule,
@@ -181,6 +183,10 @@ bool mcp_plan_args_parse(struct mcp_context *ctx, struct mcp_plan_args *args, in
     if (ctx->status == MCP_OK && args->dump_program != NULL && mcp_same(args->dump_program, "-"))
         ctx->status = mcp_fail(&ctx->err, MCP_USAGE,
                                "--dump-program needs a file's name: standard output is the plan's");
+    if (ctx->status == MCP_OK && args->refine > 0 && args->objective.value == MCP_OBJECTIVE_MEMORY)
+        ctx->status = mcp_fail(&ctx->err, MCP_USAGE,
+                               "--refine chooses by time played, --objective memory by bytes; "
+                               "leave one out");
     if (ctx->status == MCP_OK && args->report != NULL)
         ctx->status = mcp_report_file_check(args->report, &ctx->err);
     return ctx->status == MCP_OK;

@@ -10,7 +10,7 @@ extern const char *const mcp_plan_method_names[MCP_NUM_METHODS];
 
 struct mcp_plan_args {
     const char *model, *cluster, *stack, *attention, *dump_program, *report;
-    int gpus, top;
+    int gpus, top, refine;
     int64_t global_batch_size, sequence_length;
     double memory_limit_frac;
     bool dropout, uniform_stages, sensitivity, memory_waterfall;

@@ -1,4 +1,5 @@
 /* cli/plan_report_others.c: other plans and why they lose, other questions, the search. */
+#include "cli/plan_refine.h"
 #include "cli/plan_report.h"
 
 #include "core/units.h"
@@ -104,6 +105,20 @@ static void add_runner_bars(struct mcp_report *report, const struct mcp_plan_vie
     mcp_report_bars(report, &bars);
 }
 
+/* --refine: the same once more, as played. */
+static void add_refined(struct mcp_report *report, const struct mcp_plan_view *view)
+{
+    const char *text = mcp_plan_refine_text(report->arena, view);
+    if (text == NULL)
+        return;
+    mcp_report_say(report, MCP_REPORT_PROSE,
+                   mcp_plan_refine_changed(view) ? MCP_TONE_WARN : MCP_TONE_PLAIN,
+                   mcp_format(report->arena, "Played: %s.", text));
+    if (view->num_refined > 1)
+        mcp_report_table(report, MCP_REPORT_TABLE, "The best by price, as played",
+                         mcp_plan_refine_table(report->arena, view));
+}
+
 static void add_rival(struct mcp_report *report, const struct mcp_plan_view *view,
                       const struct mcp_rival *rival)
 {
@@ -154,13 +169,14 @@ static void add_what_ifs(struct mcp_report *report, const struct mcp_plan_view *
 void mcp_plan_report_others(struct mcp_report *report, const struct mcp_plan_view *view)
 {
     bool runners_up = view->answer->count > 1;
-    if (!runners_up && view->num_rivals == 0 && !view->what_ifs)
+    if (!runners_up && view->num_rivals == 0 && view->num_refined == 0 && !view->what_ifs)
         return;
     mcp_report_say(report, MCP_REPORT_SECTION, MCP_TONE_PLAIN, "Other plans, and why they lose");
     if (runners_up) {
         add_runners_up(report, view);
         add_runner_bars(report, view);
     }
+    add_refined(report, view);
     for (int i = 0; i < view->num_rivals; i++)
         add_rival(report, view, &view->rivals[i]);
     if (view->what_ifs)

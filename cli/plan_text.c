@@ -1,4 +1,5 @@
 /* cli/plan_text.c: a plan for people: the answer first, then why. */
+#include "cli/plan_refine.h"
 #include "cli/plan_view.h"
 
 #include "core/units.h"
@@ -371,6 +372,7 @@ void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
         write_memory(out, style, view);
     if (view->answer->count > 1)
         mcp_plan_alternatives_text(out, style, view);
+    mcp_plan_refine_write(out, style, view);
     mcp_plan_rivals_text(out, style, view);
     mcp_plan_memory_steps_text(out, style, view);
     mcp_plan_what_ifs_text(out, style, view);

@@ -11,6 +11,14 @@
 
 enum { MCP_MOST_REMEDIES_SHOWN = 12 };
 
+/* A plan of --refine. */
+struct mcp_refined {
+    int priced_place; /* by price, from 1 */
+    struct mcp_found found;
+    double played_s;     /* NaN: not played */
+    const char *why_not; /* then why, else NULL */
+};
+
 struct mcp_plan_view {
     const struct mcp_question *question;
     const struct mcp_plan_space *space;
@@ -18,6 +26,7 @@ struct mcp_plan_view {
     enum mcp_objective objective;
     const char *method;     /* "search", "exhaustive", "rule" */
     const char *arithmetic; /* of the rule of thumb, else NULL */
+    int top, refine;        /* plans to show; plans to play, 0: none */
     bool chosen;            /* by planner/choice.h, under requirements */
     bool uniform;           /* uneven stages were not looked at */
     bool stopped;           /* ctrl-C: the answer is the best so far */
@@ -30,6 +39,9 @@ struct mcp_plan_view {
     struct mcp_refusals refusals; /* of the plan; empty when it can be run */
     const struct mcp_answer *answer;
     const struct mcp_prediction *predictions;    /* [answer->count] */
+    int num_refined; /* plans that --refine played, the fastest played first */
+    const struct mcp_refined *refined;
+    const char *not_refined; /* why it played none; NULL: it was not asked to, or interrupted */
     const struct mcp_requirements *requirements; /* of --require; none: count is 0 */
     struct mcp_changes changes;
     int num_remedies; /* other questions that have an answer */

@@ -1,5 +1,5 @@
 /* cli/plan_why.c: other layouts and what they lose, what was looked at, and the proof. */
-#include "cli/plan_view.h"
+#include "cli/plan_refine.h"
 
 #include "core/units.h"
 #include "reports/table.h"
@@ -144,7 +144,7 @@ static const char *space_text(const struct mcp_plan_view *view)
                           : "however layers are split";
 }
 
-const char *mcp_plan_proof_text(struct mcp_arena *arena, const struct mcp_plan_view *view)
+static const char *proof_by_price(struct mcp_arena *arena, const struct mcp_plan_view *view)
 {
     const struct mcp_search_record *record = &view->answer->record;
     const char *why = view->stopped ? "interrupted, so not proven" : "not proven";
@@ -157,6 +157,15 @@ const char *mcp_plan_proof_text(struct mcp_arena *arena, const struct mcp_plan_v
         return mcp_format(arena, "%s: another plan could be faster by less than 0.1 %%", why);
     return mcp_format(arena, "%s: another plan could be up to %.1f %% faster", why,
                       100 * record->gap_frac);
+}
+
+const char *mcp_plan_proof_text(struct mcp_arena *arena, const struct mcp_plan_view *view)
+{
+    const char *text = proof_by_price(arena, view);
+    return mcp_plan_refine_changed(view)
+               ? mcp_format(arena, "the fastest of %d that were played; number 1 by price: %s",
+                            view->num_refined, text)
+               : text;
 }
 
 /* What was looked at: candidates, and where each of them went */

@@ -338,7 +338,7 @@ enum mcp_status mcp_plan_file_done(struct mcp_json *file, struct mcp_error *err)
 {
     static const char *const beside[] = {"schema",  "model",       "cluster",         "job",
                                          "stack",   "predicted",   "refusals",        "search",
-                                         "against", "sensitivity", "memory_waterfall"};
+                                         "against", "sensitivity", "memory_waterfall", "refined"};
     for (size_t i = 0; i < MCP_COUNT_OF(beside); i++)
         (void)mcp_json_has(file, beside[i]); /* marks the key as known */
     return mcp_json_done(file, err);
