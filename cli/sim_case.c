@@ -247,6 +247,15 @@ static enum mcp_status play_entries(struct mcp_context *ctx, const struct mcp_si
     return MCP_OK;
 }
 
+static const char *why_data_parallel(const struct mcp_plan *plan)
+{
+    if (plan->virtual_stages > 1 && plan->zero_stage < 2)
+        return "data-parallel transfers, entry by entry: those of one virtual stage go beside the "
+               "microbatches of the others, where the planner counts one microbatch";
+    return "data-parallel transfers, entry by entry: the first gather and the last reduction have "
+           "little to hide beside, and a message need not wait for a reduction";
+}
+
 enum mcp_status mcp_sim_case_make(struct mcp_context *ctx, const struct mcp_sim_args *args,
                                   struct mcp_sim_case *out, struct mcp_sim_view *view)
 {
@@ -261,10 +270,7 @@ enum mcp_status mcp_sim_case_make(struct mcp_context *ctx, const struct mcp_sim_
     double before, now;
     begin_case(args, out);
     MCP_TRY(play_entries(ctx, out, &now));
-    mcp_sim_view_term(view, "data_parallel",
-                      "data-parallel transfers, entry by entry: the first gather and the last "
-                      "reduction have little to hide beside, and a message need not wait for a "
-                      "reduction",
+    mcp_sim_view_term(view, "data_parallel", why_data_parallel(&out->file.plan),
                       now - view->predicted->iteration_s);
     for (size_t i = 0; i < MCP_COUNT_OF(steps); i++) {
         const char *why = NULL;

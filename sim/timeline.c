@@ -5,6 +5,7 @@
 #include "sim/cells.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum kind { OPS, SLOTS, NUM_KINDS };
 
@@ -335,40 +336,61 @@ static const char *name_of(const struct mcp_program *program, const struct mcp_s
     return name;
 }
 
-static void put_slots(struct mcp_sim_timeline *timeline, int rank, struct mcp_text *out)
+/* By track and start; a slot before its entries, an entry before its ops. */
+static int by_place(const void *a, const void *b)
 {
-    struct mcp_sim_kept *kept = &timeline->kept;
-    const struct list *list = &timeline->lanes[*lane_of_rank(timeline, rank)].of[SLOTS];
-    char name[64];
-    kept->all_slots += list->seen;
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->spans[i].start_ns >= kept->slots_until_ns)
-            continue;
-        kept->slots++;
-        put_event(out, name_of(timeline->program, &list->spans[i], name), rank, &list->spans[i]);
-    }
+    const struct mcp_sim_span *x = a, *y = b;
+    if (x->stream != y->stream)
+        return x->stream < y->stream ? -1 : 1;
+    if (x->start_ns != y->start_ns)
+        return x->start_ns < y->start_ns ? -1 : 1;
+    if (x->end_ns != y->end_ns)
+        return x->end_ns > y->end_ns ? -1 : 1;
+    if (x->entry != y->entry)
+        return x->entry < y->entry ? -1 : 1;
+    return (x->op > y->op) - (x->op < y->op);
 }
 
-static void put_ops(struct mcp_sim_timeline *timeline, int rank, struct mcp_text *out)
+/* The lane's spans before the cut, counted, and in the order in which a trace has them. */
+static size_t sort_lane(struct mcp_sim_timeline *timeline, const struct lane *lane,
+                        struct mcp_sim_span *spans)
 {
     struct mcp_sim_kept *kept = &timeline->kept;
-    const struct list *list = &timeline->lanes[*lane_of_rank(timeline, rank)].of[OPS];
+    size_t count = 0;
+    kept->all_ops += lane->of[OPS].seen;
+    kept->all_slots += lane->of[SLOTS].seen;
+    for (int kind = 0; kind < NUM_KINDS; kind++) {
+        int64_t until_ns = kind == OPS ? kept->ops_until_ns : kept->slots_until_ns;
+        for (size_t i = 0; i < lane->of[kind].count; i++) {
+            if (lane->of[kind].spans[i].start_ns >= until_ns)
+                continue;
+            spans[count++] = lane->of[kind].spans[i];
+            *(kind == OPS ? &kept->ops : &kept->slots) += 1;
+        }
+    }
+    if (count > 0)
+        qsort(spans, count, sizeof *spans, by_place);
+    return count;
+}
+
+static void put_rank(struct mcp_sim_timeline *timeline, int rank, struct mcp_text *out)
+{
+    const struct lane *lane = &timeline->lanes[*lane_of_rank(timeline, rank)];
+    size_t most = lane->of[OPS].count + lane->of[SLOTS].count;
+    struct mcp_sim_span *spans = MCP_ARRAY(timeline->arena, most, struct mcp_sim_span);
+    size_t count = sort_lane(timeline, lane, spans);
     int64_t ends_ns[MCP_NUM_STREAMS] = {0};
     char name[64];
-    kept->all_ops += list->seen;
-    for (size_t i = 0; i < list->count; i++) {
-        struct mcp_sim_span span = list->spans[i];
-        int64_t *end_ns = &ends_ns[span.stream];
-        if (span.start_ns >= kept->ops_until_ns)
+    for (size_t i = 0; i < count; i++) {
+        struct mcp_sim_span *span = &spans[i];
+        int64_t *end_ns = &ends_ns[span->stream];
+        if (span->op >= 0 && span->start_ns < *end_ns)
+            span->start_ns = *end_ns;
+        if (span->start_ns >= span->end_ns)
             continue;
-        kept->ops++;
-        if (span.op >= 0 && span.start_ns < *end_ns)
-            span.start_ns = *end_ns;
-        if (span.start_ns >= span.end_ns)
-            continue;
-        if (span.op >= 0)
-            *end_ns = span.end_ns;
-        put_event(out, name_of(timeline->program, &span, name), rank, &span);
+        if (span->op >= 0)
+            *end_ns = span->end_ns;
+        put_event(out, name_of(timeline->program, span, name), rank, span);
     }
 }
 
@@ -378,8 +400,7 @@ void mcp_sim_timeline_trace(struct mcp_sim_timeline *timeline, struct mcp_text *
     mcp_text_add(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
     put_names(timeline, out);
     for (int i = 0; i < timeline->num_ranks; i++) {
-        put_slots(timeline, timeline->ranks[i], out);
-        put_ops(timeline, timeline->ranks[i], out);
+        put_rank(timeline, timeline->ranks[i], out);
     }
     mcp_text_add(out, "\n]}\n");
 }
