@@ -22,6 +22,15 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
+/* What was found, moved to where --placement says. */
+static enum mcp_status place_found(struct mcp_context *ctx, const struct mcp_plan_view *view)
+{
+    for (int i = 0; i < view->answer->count; i++)
+        MCP_TRY(mcp_switch_placement(ctx->arena, view->placement, view->question->cluster,
+                                     &view->answer->found[i].plan, &ctx->err));
+    return MCP_OK;
+}
+
 static void predict(struct mcp_arena *arena, struct mcp_plan_view *view)
 {
     const struct mcp_answer *answer = view->answer;
@@ -30,6 +39,8 @@ static void predict(struct mcp_arena *arena, struct mcp_plan_view *view)
     struct mcp_prediction *predictions = MCP_ARRAY(arena, count, struct mcp_prediction);
     for (int i = 0; i < answer->count; i++)
         mcp_estimate(pricer, &answer->found[i].plan, &predictions[i]);
+    for (int i = 0; i < answer->count && view->placement != NULL; i++)
+        answer->found[i].iteration_s = predictions[i].iteration_s;
     if (answer->count == 0)
         mcp_estimate(pricer, &view->plan, &predictions[0]);
     view->predictions = predictions;
@@ -274,6 +285,7 @@ static enum mcp_status search(struct mcp_context *ctx, const struct mcp_search_o
         compare_halves(ctx, options, view);
         return explain(ctx, options, view);
     }
+    MCP_TRY(place_found(ctx, view));
     if (view->refine > 0)
         mcp_plan_refine(ctx, view->refine, options, answer, view);
     if (answer->count > view->top)
@@ -380,6 +392,17 @@ static enum mcp_status add_explanations(struct mcp_context *ctx, const struct mc
                                         struct mcp_plan_view *view)
 {
     MCP_TRY(load_rivals(ctx, args, view));
+    if (view->has_plan && view->priced &&
+        view->question->job->optimizer == MCP_OPTIMIZER_ONE_BIT_ADAM) {
+        struct mcp_phases *phases = MCP_NEW(ctx->arena, struct mcp_phases);
+        mcp_phases_of(ctx->arena, view->question, &view->plan, phases);
+        view->phases = phases;
+    }
+    if (args->savings && view->answer->count > 0) {
+        struct mcp_savings *savings = MCP_NEW(ctx->arena, struct mcp_savings);
+        mcp_savings_of(ctx->arena, view->question, &view->plan, savings);
+        view->savings = savings;
+    }
     if (args->memory_waterfall && view->priced) {
         struct mcp_memory_step *steps =
             MCP_ARRAY(ctx->arena, MCP_NUM_MEMORY_STEPS, struct mcp_memory_step);
@@ -447,6 +470,7 @@ enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
         .method = mcp_plan_method_names[args.method.value],
         .top = args.top < MOST_TOP ? args.top : MOST_TOP,
         .refine = args.refine < MOST_TOP ? args.refine : MOST_TOP,
+        .placement = args.placement,
     };
     MCP_TRY(read_requirements(ctx, &args, &view));
     struct mcp_search_options options = {

@@ -343,3 +343,14 @@ void mcp_plan_memory_steps_text(struct mcp_text *out, const struct mcp_style *st
         mcp_text_add(out, "  ZeRO saves nothing here: no two ranks hold the same weights\n");
     write_fills(out, style, view);
 }
+
+/* What each way to save communication is worth */
+
+void mcp_plan_savings_text(struct mcp_text *out, const struct mcp_style *style,
+                           const struct mcp_plan_view *view)
+{
+    if (view->savings == NULL)
+        return;
+    mcp_heading(out, style, "What each way to save communication is worth, alone");
+    mcp_table_write(mcp_savings_table(out->arena, view->savings), MCP_SKIN_TERMINAL, style, out);
+}

@@ -218,6 +218,15 @@ static void put_explanations(struct mcp_arena *arena, const struct mcp_plan_view
         put_what_ifs(arena, view->what_ifs, mcp_json_set_array(json, "sensitivity"));
     if (view->memory_steps)
         put_memory_steps(view->memory_steps, mcp_json_set_array(json, "memory_waterfall"));
+    if (view->savings)
+        mcp_savings_to_json(view->savings, mcp_json_set_array(json, "savings"));
+    if (view->phases) {
+        struct mcp_json *phases = mcp_json_set_object(json, "phases");
+        mcp_json_set_double(phases, "warm_s", view->phases->warm_s);
+        mcp_json_set_double(phases, "frozen_s", view->phases->frozen_s);
+        mcp_json_set_double(phases, "warm_frac", view->phases->warm_frac);
+        mcp_json_set_double(phases, "average_s", view->phases->average_s);
+    }
 }
 
 struct mcp_json *mcp_plan_view_json(struct mcp_arena *arena, const struct mcp_plan_view *view)

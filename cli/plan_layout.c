@@ -108,6 +108,8 @@ const char *mcp_plan_choices_text(struct mcp_arena *arena, const struct mcp_plan
         mcp_text_add(&text, ", recompute %s", mcp_plan_recompute_text(arena, plan));
     if (mcp_plan_world(plan) > 1)
         add_rank_order(&text, plan);
+    if (plan->rank_map != NULL)
+        mcp_text_add(&text, ", ranks on GPUs in another order");
     return text.data;
 }
 
@@ -141,8 +143,8 @@ static const char *draw_node(struct mcp_arena *arena, const struct mcp_plan *pla
     struct mcp_text text = mcp_text_new(arena);
     int width = digits(plan->pipeline_parallel - 1);
     for (int rank = first; rank < first + ranks; rank++) {
-        struct mcp_coordinate at = mcp_mesh_coordinate(plan, rank);
-        bool begins = rank == first || !same_group(at, mcp_mesh_coordinate(plan, rank - 1));
+        struct mcp_coordinate at = mcp_mesh_coordinate_on(plan, rank);
+        bool begins = rank == first || !same_group(at, mcp_mesh_coordinate_on(plan, rank - 1));
         mcp_text_add(&text, "%s%*d", rank == first ? "[" : begins ? "|" : " ", width, at.pipeline);
     }
     mcp_text_add(&text, "]");
@@ -170,7 +172,7 @@ static int larger(int a, int b)
 static void widen(struct node_row *row, const struct mcp_plan *plan, int first, int ranks)
 {
     for (int rank = first; rank < first + ranks; rank++) {
-        struct mcp_coordinate at = mcp_mesh_coordinate(plan, rank);
+        struct mcp_coordinate at = mcp_mesh_coordinate_on(plan, rank);
         row->from.context = smaller(row->from.context, at.context);
         row->from.data = smaller(row->from.data, at.data);
         row->from.pipeline = smaller(row->from.pipeline, at.pipeline);
@@ -189,7 +191,7 @@ static int pool_rows(struct mcp_arena *arena, const struct mcp_plan *plan,
         node = rows[count - 1].last + 1;
     first = count > 0 ? rows[count - 1].end : 0;
     for (int i = 0; i < pool->num_nodes; i++, node++, first += ranks) {
-        struct mcp_coordinate at = mcp_mesh_coordinate(plan, first);
+        struct mcp_coordinate at = mcp_mesh_coordinate_on(plan, first);
         const char *cells = draw_node(arena, plan, first, ranks);
         bool begins = i == 0 || !mcp_same(cells, rows[count - 1].cells);
         if (begins)

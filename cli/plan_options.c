@@ -2,6 +2,7 @@
 #include "cli/plan_options.h"
 
 #include "cli/report_parts.h"
+#include "cli/switches.h"
 #include "core/text.h"
 #include "planner/require.h"
 #include "topologies/detect.h"
@@ -9,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { DEFAULT_SEQUENCE_LENGTH = 4096, MOST_OPTIONS = 56 };
+enum { DEFAULT_SEQUENCE_LENGTH = 4096, MOST_OPTIONS = 64 };
 const char *const mcp_plan_method_names[MCP_NUM_METHODS] = {"search", "rule", "exhaustive"};
 static const char *const zero_names[4] = {"0", "1", "2", "3"};
 
@@ -21,6 +22,8 @@ struct mcp_plan_args mcp_plan_args_default(void)
         .top = 4,
         .memory_limit_frac = mcp_job_default().memory_limit_frac,
         .precision = CHOICE(mcp_precision_names, -1),
+        .optimizer = CHOICE(mcp_optimizer_names, -1),
+        .phase = CHOICE(mcp_phase_names, -1),
         .zero_stage = CHOICE(zero_names, -1),
         .sequence_parallel = CHOICE(mcp_off_on, -1),
         .context_parallel_kind = CHOICE(mcp_context_kind_names, -1),
@@ -59,6 +62,12 @@ static struct mcp_option *question_options(struct mcp_plan_args *a, struct mcp_o
         {"attention", MCP_OPT_STRING, &a->attention,
          "attention kernel, or \"unfused\" (default: the stack's)"},
         {"dropout", MCP_OPT_FLAG, &a->dropout, "train with dropout"},
+        {"optimizer", MCP_OPT_CHOICE, &a->optimizer,
+         "adam (default), or one_bit_adam: signs of the momentum travel once it is frozen"},
+        {"phase", MCP_OPT_CHOICE, &a->phase, "of one_bit_adam, to plan for (default: frozen)"},
+        {"freeze-step", MCP_OPT_COUNT64, &a->freeze_step, "first step of the frozen phase"},
+        {"num-steps", MCP_OPT_COUNT64, &a->num_steps,
+         "of the run, for the average over both phases (default: a fifth is warm)"},
         {"memory-limit-frac", MCP_OPT_FRAC, &a->memory_limit_frac,
          "share of a GPU's memory that a plan may use"},
     };
@@ -91,6 +100,9 @@ static struct mcp_option *degree_options(struct mcp_plan_args *a, struct mcp_opt
         {"schedule", MCP_OPT_CHOICE, &a->schedule, "order of a stage's microbatches"},
         {"recompute", MCP_OPT_CHOICE, &a->recompute, "activations that backward makes again"},
         {"overlap", MCP_OPT_CHOICE, &a->overlap, "hide what communication the stack can"},
+        {"placement", MCP_OPT_STRING, &a->placement,
+         "topology: ranks on consecutive GPUs (default); scrambled or scrambled:SEED: on nodes in "
+         "any order, after the search"},
     };
     return add_rows(at, rows, MCP_COUNT_OF(rows));
 }
@@ -119,6 +131,8 @@ static struct mcp_option *search_options(struct mcp_plan_args *a, struct mcp_opt
          "a plan.json to hold against the answer, term by term (repeatable)"},
         {"sensitivity", MCP_OPT_FLAG, &a->sensitivity,
          "what faster links, more memory, more devices or another batch would change"},
+        {"savings", MCP_OPT_FLAG, &a->savings,
+         "what each way to save communication is worth here: none, each alone, all"},
         {"memory-waterfall", MCP_OPT_FLAG, &a->memory_waterfall,
          "what recompute and ZeRO save for these degrees, step by step"},
         {"What to write", MCP_OPT_HEADING, NULL, NULL},
@@ -252,6 +266,9 @@ static struct mcp_job job_of(const struct mcp_plan_args *args,
     job.dropout = args->dropout;
     job.attention = args->attention ? args->attention : "";
     job.memory_limit_frac = args->memory_limit_frac;
+    mcp_switch_optimizer(args->optimizer.value, args->phase.value, &job);
+    job.freeze_step = args->freeze_step;
+    job.num_steps = args->num_steps;
     return job;
 }
 

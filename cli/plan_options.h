@@ -9,12 +9,13 @@ enum mcp_plan_method { MCP_METHOD_SEARCH, MCP_METHOD_RULE, MCP_METHOD_EXHAUSTIVE
 extern const char *const mcp_plan_method_names[MCP_NUM_METHODS];
 
 struct mcp_plan_args {
-    const char *model, *cluster, *stack, *attention, *dump_program, *report;
+    const char *model, *cluster, *stack, *attention, *dump_program, *report, *placement;
     int gpus, top, refine;
     int64_t global_batch_size, sequence_length;
     double memory_limit_frac;
-    bool dropout, uniform_stages, sensitivity, memory_waterfall;
-    struct mcp_choice precision;
+    int64_t freeze_step, num_steps;
+    bool dropout, uniform_stages, sensitivity, memory_waterfall, savings;
+    struct mcp_choice precision, optimizer, phase;
     struct mcp_range degrees[MCP_KNOB_MICROBATCH + 1]; /* by knob */
     struct mcp_choice zero_stage, sequence_parallel, context_parallel_kind, schedule, recompute;
     struct mcp_choice overlap, method, objective, pipeline_rule, batch_rule;

@@ -172,10 +172,10 @@ static struct mcp_report_grid_row node_row(struct mcp_arena *arena, const struct
 {
     int *cells = MCP_ARRAY(arena, ranks, int);
     bool *begins = MCP_ARRAY(arena, ranks, bool);
-    struct mcp_coordinate before = mcp_mesh_coordinate(plan, first);
+    struct mcp_coordinate before = mcp_mesh_coordinate_on(plan, first);
     *extent = (struct extent){before, before};
     for (int i = 0; i < ranks; i++) {
-        struct mcp_coordinate at = mcp_mesh_coordinate(plan, first + i);
+        struct mcp_coordinate at = mcp_mesh_coordinate_on(plan, first + i);
         cells[i] = at.pipeline;
         begins[i] = at.context != before.context || at.data != before.data ||
                     at.pipeline != before.pipeline;
@@ -276,6 +276,7 @@ enum mcp_status mcp_plan_report_write(struct mcp_context *ctx, const struct mcp_
     mcp_plan_report_layout(&report, view);
     mcp_plan_report_time(&report, view);
     mcp_plan_report_play(&report, view);
+    mcp_plan_report_savings(&report, view);
     mcp_plan_report_others(&report, view);
     mcp_plan_report_search(&report, view);
     mcp_plan_report_inputs(&report, view, args->stack ? args->stack : view->question->stack->name);

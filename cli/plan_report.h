@@ -16,6 +16,8 @@ void mcp_plan_report_layout(struct mcp_report *report, const struct mcp_plan_vie
 void mcp_plan_report_time(struct mcp_report *report, const struct mcp_plan_view *view);
 /* The step as it is played: who runs what when, and memory over time. */
 void mcp_plan_report_play(struct mcp_report *report, const struct mcp_plan_view *view);
+/* What each way to save communication is worth; nothing where it was not asked for. */
+void mcp_plan_report_savings(struct mcp_report *report, const struct mcp_plan_view *view);
 void mcp_plan_report_others(struct mcp_report *report, const struct mcp_plan_view *view);
 void mcp_plan_report_search(struct mcp_report *report, const struct mcp_plan_view *view);
 /* `stack`: the preset or file that the stack was read from. */

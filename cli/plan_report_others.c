@@ -166,6 +166,18 @@ static void add_what_ifs(struct mcp_report *report, const struct mcp_plan_view *
                      table);
 }
 
+void mcp_plan_report_savings(struct mcp_report *report, const struct mcp_plan_view *view)
+{
+    if (view->savings == NULL)
+        return;
+    mcp_report_say(report, MCP_REPORT_SECTION, MCP_TONE_PLAIN,
+                   "What each way to save communication is worth");
+    mcp_report_table(report, MCP_REPORT_TABLE,
+                     "None of them, each alone, and all; communication that compute waits for as a "
+                     "share of the step",
+                     mcp_savings_table(report->arena, view->savings));
+}
+
 void mcp_plan_report_others(struct mcp_report *report, const struct mcp_plan_view *view)
 {
     bool runners_up = view->answer->count > 1;

@@ -350,6 +350,26 @@ static void write_halves(struct mcp_text *out, const struct mcp_style *style, co
     mcp_text_add(out, "\n");
 }
 
+/* Gradients are clipped by their own norms then, or not at all. */
+static void write_phases(struct mcp_text *out, const struct mcp_style *style,
+                         const struct mcp_phases *phases)
+{
+    struct mcp_arena *arena = out->arena;
+    if (phases == NULL)
+        return;
+    mcp_text_add(out, "  ");
+    mcp_wrap(out,
+             mcp_format(arena,
+                        "1-bit Adam: %s an iteration in the warm phase, %s in the frozen one, "
+                        "where gradients have no global norm to clip by; %s on average over a run "
+                        "of which %.0f %% is warm",
+                        mcp_show(arena, phases->warm_s, MCP_SECONDS),
+                        mcp_show(arena, phases->frozen_s, MCP_SECONDS),
+                        mcp_show(arena, phases->average_s, MCP_SECONDS), 100 * phases->warm_frac),
+             style->width - 2, 2);
+    mcp_text_add(out, "\n");
+}
+
 void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
                         const struct mcp_plan_view *view)
 {
@@ -362,6 +382,7 @@ void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
         write_headline(out, style, view);
     else if (view->refusals.count > 0)
         write_no_plan(out, style, view);
+    write_phases(out, style, view->phases);
     write_halves(out, style, view->halves_text);
     write_changes(out, style, view);
     if (view->priced)
@@ -374,6 +395,7 @@ void mcp_plan_view_text(struct mcp_text *out, const struct mcp_style *style,
         mcp_plan_alternatives_text(out, style, view);
     mcp_plan_refine_write(out, style, view);
     mcp_plan_rivals_text(out, style, view);
+    mcp_plan_savings_text(out, style, view);
     mcp_plan_memory_steps_text(out, style, view);
     mcp_plan_what_ifs_text(out, style, view);
     if (view->answer->record.candidates > 1 && !view->predicts)

@@ -2,6 +2,7 @@
 #ifndef MCP_CLI_PLAN_VIEW_H
 #define MCP_CLI_PLAN_VIEW_H
 
+#include "cli/switches.h"
 #include "core/text.h"
 #include "planner/answer.h"
 #include "planner/explain.h"
@@ -52,6 +53,9 @@ struct mcp_plan_view {
     const struct mcp_rival *rivals;
     const struct mcp_what_if *what_ifs;         /* [MCP_NUM_WHAT_IFS], NULL: not asked for */
     const struct mcp_memory_step *memory_steps; /* [MCP_NUM_MEMORY_STEPS], likewise */
+    const struct mcp_savings *savings;          /* likewise */
+    const struct mcp_phases *phases;            /* of 1-bit Adam, else NULL */
+    const char *placement;                      /* --placement; NULL: by topology */
 };
 
 /* "GPU" or "CPU": what the cluster's ranks run on. */
@@ -94,6 +98,8 @@ void mcp_plan_rivals_text(struct mcp_text *out, const struct mcp_style *style,
                           const struct mcp_plan_view *view);
 void mcp_plan_what_ifs_text(struct mcp_text *out, const struct mcp_style *style,
                             const struct mcp_plan_view *view);
+void mcp_plan_savings_text(struct mcp_text *out, const struct mcp_style *style,
+                           const struct mcp_plan_view *view);
 void mcp_plan_memory_steps_text(struct mcp_text *out, const struct mcp_style *style,
                                 const struct mcp_plan_view *view);
 

@@ -91,6 +91,12 @@ struct mcp_coordinate mcp_mesh_coordinate(const struct mcp_plan *plan, int rank)
     return at;
 }
 
+struct mcp_coordinate mcp_mesh_coordinate_on(const struct mcp_plan *plan, int gpu)
+{
+    return mcp_mesh_coordinate(plan,
+                               plan->rank_map != NULL ? plan->rank_map->rank_on_gpu[gpu] : gpu);
+}
+
 int mcp_mesh_rank(const struct mcp_plan *plan, struct mcp_coordinate at)
 {
     int rank = 0;

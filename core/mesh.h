@@ -14,6 +14,8 @@ struct mcp_coordinate {
 
 struct mcp_coordinate mcp_mesh_coordinate(const struct mcp_plan *plan, int rank);
 int mcp_mesh_rank(const struct mcp_plan *plan, struct mcp_coordinate at);
+/* Of the rank that lies on the GPU: the GPU's number, but for plans with a rank map. */
+struct mcp_coordinate mcp_mesh_coordinate_on(const struct mcp_plan *plan, int gpu);
 
 /* Ranks in a group over `axes` (an or of enum mcp_axis). */
 int mcp_group_size(const struct mcp_plan *plan, unsigned axes);

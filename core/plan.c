@@ -336,9 +336,10 @@ enum mcp_status mcp_plan_from_json(struct mcp_arena *arena, struct mcp_json *jso
 
 enum mcp_status mcp_plan_file_done(struct mcp_json *file, struct mcp_error *err)
 {
-    static const char *const beside[] = {"schema",  "model",       "cluster",         "job",
-                                         "stack",   "predicted",   "refusals",        "search",
-                                         "against", "sensitivity", "memory_waterfall", "refined"};
+    static const char *const beside[] = {"schema",  "model",       "cluster",          "job",
+                                         "stack",   "predicted",   "refusals",         "search",
+                                         "against", "sensitivity", "memory_waterfall", "savings",
+                                         "phases",  "refined"};
     for (size_t i = 0; i < MCP_COUNT_OF(beside); i++)
         (void)mcp_json_has(file, beside[i]); /* marks the key as known */
     return mcp_json_done(file, err);

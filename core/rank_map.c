@@ -12,32 +12,37 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-int *mcp_rank_map_scrambled(struct mcp_arena *arena, int world, uint64_t seed)
+int *mcp_rank_map_scrambled(struct mcp_arena *arena, int world, int unit, uint64_t seed)
 {
-    int *gpu_of_rank = MCP_ARRAY(arena, world, int);
-    for (int i = 0; i < world; i++)
-        gpu_of_rank[i] = i;
-    for (int i = world - 1; i > 0; i--) { /* Fisher & Yates */
-        int other = (int)(next_random(&seed) % (uint64_t)(i + 1)), gpu = gpu_of_rank[i];
-        gpu_of_rank[i] = gpu_of_rank[other];
-        gpu_of_rank[other] = gpu;
+    int units = world / unit;
+    int *order = MCP_ARRAY(arena, units, int), *gpu_of_rank = MCP_ARRAY(arena, world, int);
+    for (int i = 0; i < units; i++)
+        order[i] = i;
+    for (int i = units - 1; i > 0; i--) { /* Fisher & Yates */
+        int other = (int)(next_random(&seed) % (uint64_t)(i + 1)), last = order[i];
+        order[i] = order[other];
+        order[other] = last;
     }
+    for (int rank = 0; rank < world; rank++)
+        gpu_of_rank[rank] = order[rank / unit] * unit + rank % unit;
     return gpu_of_rank;
 }
 
-static enum mcp_status check(struct mcp_arena *arena, int world, const int *gpu_of_rank,
-                             struct mcp_error *err)
+/* rank_on[gpu], from -1 on each. */
+static enum mcp_status invert(int world, const int *gpu_of_rank, int *rank_on,
+                              struct mcp_error *err)
 {
-    int *rank_on = MCP_ARRAY(arena, world, int); /* + 1 */
+    for (int gpu = 0; gpu < world; gpu++)
+        rank_on[gpu] = -1;
     for (int r = 0; r < world; r++) {
         int gpu = gpu_of_rank[r];
         if (gpu < 0 || gpu >= world)
             return mcp_fail(err, MCP_INVALID, "rank %d lies on GPU %d; the plan's are 0 to %d", r,
                             gpu, world - 1);
-        if (rank_on[gpu] > 0)
-            return mcp_fail(err, MCP_INVALID, "ranks %d and %d both lie on GPU %d",
-                            rank_on[gpu] - 1, r, gpu);
-        rank_on[gpu] = r + 1;
+        if (rank_on[gpu] >= 0)
+            return mcp_fail(err, MCP_INVALID, "ranks %d and %d both lie on GPU %d", rank_on[gpu], r,
+                            gpu);
+        rank_on[gpu] = r;
     }
     return MCP_OK;
 }
@@ -67,10 +72,15 @@ static int least_members(const struct mcp_plan *plan, unsigned axes, int domain)
 }
 
 /* Those over which plans send. */
-static const unsigned axis_sets[] = {
-    MCP_TENSOR, MCP_CONTEXT,     MCP_DATA, (unsigned)MCP_DATA | MCP_CONTEXT, MCP_PIPELINE,
-    MCP_EXPERT, MCP_EXPERT_DATA, MCP_ENDS,
-    (unsigned)MCP_TENSOR | MCP_CONTEXT | MCP_DATA | MCP_PIPELINE};
+static const unsigned axis_sets[] = {MCP_TENSOR,
+                                     MCP_CONTEXT,
+                                     MCP_DATA,
+                                     (unsigned)MCP_DATA | MCP_CONTEXT,
+                                     MCP_PIPELINE,
+                                     MCP_EXPERT,
+                                     MCP_EXPERT_DATA,
+                                     MCP_ENDS,
+                                     (unsigned)MCP_TENSOR | MCP_CONTEXT | MCP_DATA | MCP_PIPELINE};
 
 static void fill(const struct mcp_plan *plan, struct mcp_rank_map *map,
                  const struct mcp_cluster *cluster)
@@ -88,10 +98,13 @@ enum mcp_status mcp_plan_place(struct mcp_arena *arena, struct mcp_plan *plan,
                                struct mcp_error *err)
 {
     int world = mcp_plan_world(plan);
-    MCP_TRY(check(arena, world, gpu_of_rank, err));
+    int *rank_on_gpu = MCP_ARRAY(arena, world, int);
+    MCP_TRY(invert(world, gpu_of_rank, rank_on_gpu, err));
     struct mcp_rank_map *map = MCP_NEW(arena, struct mcp_rank_map);
-    *map = (struct mcp_rank_map){
-        .world = world, .gpu_of_rank = gpu_of_rank, .id = id_of(world, gpu_of_rank)};
+    *map = (struct mcp_rank_map){.world = world,
+                                 .gpu_of_rank = gpu_of_rank,
+                                 .rank_on_gpu = rank_on_gpu,
+                                 .id = id_of(world, gpu_of_rank)};
     plan->rank_map = map;
     if (cluster != NULL)
         fill(plan, map, cluster);

@@ -15,6 +15,7 @@ enum { MCP_NUM_AXIS_SETS = 128 };
 struct mcp_rank_map {
     int world;
     const int *gpu_of_rank; /* [world], each GPU once */
+    const int *rank_on_gpu; /* its inverse */
     uint32_t id;            /* of its contents, for caches: not 0 */
     int num_domains;
     int domains[MCP_MAX_TIERS]; /* GPUs: those of the cluster's tiers */
@@ -23,8 +24,9 @@ struct mcp_rank_map {
     int least[MCP_MAX_TIERS][MCP_NUM_AXIS_SETS];
 };
 
-/* The GPUs of `world` ranks in an order drawn from `seed`. */
-int *mcp_rank_map_scrambled(struct mcp_arena *arena, int world, uint64_t seed);
+/* The GPUs of `world` ranks in an order drawn from `seed`, `unit` of them (a node's; it
+ * divides `world`) as they are: what a launcher makes of nodes that come in any order. */
+int *mcp_rank_map_scrambled(struct mcp_arena *arena, int world, int unit, uint64_t seed);
 
 /* Puts rank r of the plan on GPU gpu_of_rank[r]. `cluster` may be NULL, where it is not known
  * yet: groups are then counted when they are asked for, which is slow. MCP_INVALID, naming the

@@ -354,6 +354,18 @@ static enum mcp_status check_microbatch(const struct mcp_plan_space *space,
                     microbatch, (long long)global_batch_size, data, (long long)replica, near);
 }
 
+static enum mcp_status check_zero(const struct mcp_question *question,
+                                  const struct mcp_plan_space *space, struct mcp_error *err)
+{
+    const struct mcp_interval *zero = &space->knobs[MCP_KNOB_ZERO_STAGE];
+    if (question->job->optimizer != MCP_OPTIMIZER_ONE_BIT_ADAM || !zero->given || zero->low == 0)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID,
+                    "zero_stage=%d shards moments that every rank of one_bit_adam keeps whole; "
+                    "nearest legal 0, or optimizer adam",
+                    zero->low);
+}
+
 enum mcp_status mcp_space_check(const struct mcp_question *question,
                                 const struct mcp_plan_space *space, struct mcp_error *err)
 {
@@ -361,6 +373,7 @@ enum mcp_status mcp_space_check(const struct mcp_question *question,
     for (int knob = MCP_KNOB_TENSOR; knob <= MCP_KNOB_DATA; knob++)
         MCP_TRY(check_degree(space, (enum mcp_knob)knob, gpus, err));
     MCP_TRY(check_product(space, gpus, err));
+    MCP_TRY(check_zero(question, space, err));
     if (mcp_space_pinned(space, MCP_KNOB_DATA))
         MCP_TRY(check_replicas(space, question->job->global_batch_size, err));
     if (mcp_space_pinned(space, MCP_KNOB_MICROBATCH))
@@ -422,9 +435,12 @@ static void add_interleaves(struct mcp_arena *arena, const struct mcp_plan_space
     }
 }
 
-/* ZeRO shards what context x data ranks, or an expert's copies, hold alike. */
-static bool replicates(const struct mcp_plan *plan)
+/* ZeRO shards what context x data ranks, or an expert's copies, hold alike; 1-bit Adam lets
+ * nothing be sharded. */
+static bool can_shard(const struct mcp_question *question, const struct mcp_plan *plan)
 {
+    if (question->job->optimizer == MCP_OPTIMIZER_ONE_BIT_ADAM)
+        return false;
     int64_t copies = (int64_t)plan->context_parallel * plan->data_parallel;
     return copies > 1 || copies * plan->tensor_parallel > plan->expert_parallel;
 }
@@ -493,7 +509,7 @@ void mcp_space_tuples(struct mcp_arena *arena, const struct mcp_question *questi
                  MOST_SEQUENCES_IN_MICROBATCH);
     out->microbatches = allowed(arena, space, MCP_KNOB_MICROBATCH, &batches);
     out->zero_stages =
-        values_between(arena, space, MCP_KNOB_ZERO_STAGE, 0, replicates(base) ? 3 : 0);
+        values_between(arena, space, MCP_KNOB_ZERO_STAGE, 0, can_shard(question, base) ? 3 : 0);
     add_zeros(arena, space, out);
     mcp_choices_place(arena, question, space, out);
     out->recomputes = values_between(arena, space, MCP_KNOB_RECOMPUTE, 0, MCP_NUM_RECOMPUTES - 1);

@@ -91,12 +91,16 @@ Test(rank_map, scrambling_is_a_permutation_by_seed)
     struct mcp_error err = {""};
     struct mcp_cluster cluster = two_sites();
     struct mcp_plan plan = plan_of(8, 2, 2), other = plan;
-    int *a = mcp_rank_map_scrambled(arena, WORLD, 7), *b = mcp_rank_map_scrambled(arena, WORLD, 8);
-    int *again = mcp_rank_map_scrambled(arena, WORLD, 7);
+    int *a = mcp_rank_map_scrambled(arena, WORLD, 1, 7);
+    int *b = mcp_rank_map_scrambled(arena, WORLD, 1, 8);
+    int *again = mcp_rank_map_scrambled(arena, WORLD, 1, 7);
     cr_expect(eq(int, memcmp(a, again, WORLD * sizeof *a), 0));
     cr_assert(eq(int, (int)mcp_plan_place(arena, &plan, &cluster, a, &err), 0), "%s", err.text);
     cr_assert(eq(int, (int)mcp_plan_place(arena, &other, &cluster, b, &err), 0), "%s", err.text);
     cr_expect(ne(u32, plan.rank_map->id, other.rank_map->id));
+    int *nodes = mcp_rank_map_scrambled(arena, WORLD, 8, 7);
+    cr_assert(eq(int, (int)mcp_plan_place(arena, &plan, &cluster, nodes, &err), 0), "%s", err.text);
+    cr_expect(eq(int, mcp_group_in_domain(&plan, MCP_TENSOR, 8), 8), "nodes stay whole");
     mcp_arena_free(arena);
 }
 
