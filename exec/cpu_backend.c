@@ -2,6 +2,7 @@
 #include "exec/cpu_backend.h"
 
 #include "exec/cpu_kernels.h"
+#include "exec/cpu_outbox.h"
 #include "exec/cpu_transfer.h"
 
 #include <string.h>
@@ -24,6 +25,7 @@ struct stream {
     int64_t number, reached; /* tickets given out, and over */
     bool started;            /* the first in the queue */
     struct mcp_cpu_transfer transfer;
+    struct mcp_cpu_outbox outbox;   /* sent, and not yet taken */
     int64_t waits[MCP_NUM_STREAMS]; /* of the next op */
     struct mcp_op_times *times;     /* of tickets first_timed + 1 .. number */
     size_t times_capacity;
@@ -167,6 +169,16 @@ static void pick_part(const struct mcp_launch *launch, struct mcp_cpu_transfer *
         t->to += skip;
 }
 
+/* Over as soon as it has been copied; its time ends when it is taken. */
+static enum mcp_status send(struct mcp_backend *b, struct stream *s, struct mcp_error *err)
+{
+    int64_t bytes;
+    int peer;
+    const void *text = mcp_cpu_transfer_text(&s->transfer, &bytes, &peer);
+    return mcp_cpu_outbox_send(b->arena, &s->outbox, s->transfer.channel, text, bytes, peer,
+                               s->reached + 1, err);
+}
+
 static enum mcp_status start(struct mcp_backend *b, struct stream *s, const struct queued *op,
                              bool *done, struct mcp_error *err)
 {
@@ -179,13 +191,30 @@ static enum mcp_status start(struct mcp_backend *b, struct stream *s, const stru
     }
     mcp_cpu_transfer_set(&op->launch, s->channels[op->launch.op->group], &s->transfer);
     pick_part(&op->launch, &s->transfer);
+    *done = op->launch.op->function == MCP_FN_SEND;
+    if (*done)
+        return send(b, s, err);
     return mcp_cpu_transfer_start(b->arena, &s->transfer, done, err);
+}
+
+static enum mcp_status progress_outbox(struct mcp_backend *b, struct stream *s,
+                                       struct mcp_error *err)
+{
+    int64_t ticket;
+    do {
+        MCP_TRY(mcp_cpu_outbox_poll(&s->outbox, &ticket, err));
+        if (ticket > s->first_timed)
+            b->moved_s = times_of(s, ticket)->end_s = mcp_cpu_clock();
+    } while (ticket > 0);
+    return MCP_OK;
 }
 
 /* Takes one stream as far as it can go now. */
 static enum mcp_status progress_stream(struct mcp_backend *b, struct stream *s,
                                        struct mcp_error *err)
 {
+    if (s->outbox.on_their_way > 0)
+        MCP_TRY(progress_outbox(b, s, err));
     while (s->reached < s->number) {
         const struct queued *op = &s->queue[(size_t)(s->reached % (int64_t)s->capacity)];
         bool done = false;
@@ -203,7 +232,7 @@ static enum mcp_status progress_stream(struct mcp_backend *b, struct stream *s,
 static enum mcp_status progress(struct mcp_backend *b, struct mcp_error *err)
 {
     for (int s = MCP_STREAM_COMPUTE + 1; s < MCP_NUM_STREAMS; s++)
-        if (b->streams[s].reached < b->streams[s].number)
+        if (b->streams[s].reached < b->streams[s].number || b->streams[s].outbox.on_their_way > 0)
             MCP_TRY(progress_stream(b, &b->streams[s], err));
     return MCP_OK;
 }
@@ -347,13 +376,27 @@ static bool reached(struct mcp_backend *b, struct mcp_ticket ticket)
     return b->streams[ticket.stream].reached >= ticket.number;
 }
 
+static int on_their_way(const struct mcp_backend *b)
+{
+    int count = 0;
+    for (int s = 0; s < MCP_NUM_STREAMS; s++)
+        count += b->streams[s].outbox.on_their_way;
+    return count;
+}
+
 static enum mcp_status finish(struct mcp_backend *b, struct mcp_error *err)
 {
     int64_t all[MCP_NUM_STREAMS];
+    int tries = 0;
     for (int s = 0; s < MCP_NUM_STREAMS; s++)
         all[s] = b->streams[s].number;
     b->new_step = true;
-    return wait_until(b, all, err);
+    MCP_TRY(wait_until(b, all, err));
+    while (on_their_way(b) > 0) {
+        MCP_TRY(progress(b, err));
+        MCP_TRY(breathe(b, &tries, err));
+    }
+    return MCP_OK;
 }
 
 static bool times(struct mcp_backend *b, struct mcp_ticket ticket, struct mcp_op_times *out)

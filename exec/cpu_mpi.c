@@ -118,6 +118,8 @@ enum mcp_status mcp_cpu_channel_open(struct mcp_arena *arena, struct mcp_cpu_wor
     *out = NULL;
     if (axes >= AXES)
         return mcp_fail(err, MCP_INVALID, "a group over axes %u is unknown", axes);
+    if (mcp_group_size(plan, axes) == 1)
+        return MCP_OK;
     if (!world->made[comm][axes]) {
         int count = mcp_group_members(plan, axes, world->rank, members);
         MCP_TRY(make_comm(world, members, count, &world->comms[comm][axes], err));
@@ -152,6 +154,22 @@ int mcp_cpu_channel_size(const struct mcp_cpu_channel *channel)
 int mcp_cpu_channel_index(const struct mcp_cpu_channel *channel)
 {
     return channel->index;
+}
+
+struct mcp_cpu_channel *mcp_cpu_channel_twin(struct mcp_arena *arena,
+                                             const struct mcp_cpu_channel *channel)
+{
+    struct mcp_cpu_channel *twin = MCP_NEW(arena, struct mcp_cpu_channel);
+    twin->arena = arena;
+    twin->comm = channel->comm;
+    twin->size = channel->size;
+    twin->index = channel->index;
+    return twin;
+}
+
+bool mcp_cpu_channel_same(const struct mcp_cpu_channel *a, const struct mcp_cpu_channel *b)
+{
+    return a->comm == b->comm;
 }
 
 static MPI_Request *new_request(struct mcp_cpu_channel *channel)

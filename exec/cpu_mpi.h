@@ -30,7 +30,7 @@ enum mcp_status mcp_cpu_world_agree(struct mcp_cpu_world *world, double *values,
                                     char operation, struct mcp_error *err);
 
 /* All ranks open the same channels in the same order. NULL where this rank is in no group
- * of the axes. */
+ * of the axes, or alone in it. */
 enum mcp_status mcp_cpu_channel_open(struct mcp_arena *arena, struct mcp_cpu_world *world,
                                      const struct mcp_plan *plan, unsigned axes,
                                      enum mcp_stream stream, struct mcp_cpu_channel **out,
@@ -39,6 +39,10 @@ enum mcp_status mcp_cpu_channel_open(struct mcp_arena *arena, struct mcp_cpu_wor
 void mcp_cpu_world_forget(struct mcp_cpu_world *world);
 int mcp_cpu_channel_size(const struct mcp_cpu_channel *channel);
 int mcp_cpu_channel_index(const struct mcp_cpu_channel *channel); /* of this rank */
+/* Another queue of messages over the same group and stream; and are two such? */
+struct mcp_cpu_channel *mcp_cpu_channel_twin(struct mcp_arena *arena,
+                                             const struct mcp_cpu_channel *channel);
+bool mcp_cpu_channel_same(const struct mcp_cpu_channel *a, const struct mcp_cpu_channel *b);
 
 /* Posts a message to or from member `peer`; nothing is done for 0 bytes. Memory belongs to
  * the message until a test says that all are done. */

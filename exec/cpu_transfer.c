@@ -275,12 +275,11 @@ static int neighbour(const struct mcp_cpu_transfer *t, int delta)
 static enum mcp_status post_messages(struct mcp_cpu_transfer *t, struct mcp_error *err)
 {
     int64_t bytes = t->elements * size_of(t->dtype);
-    bool sends = t->function != MCP_FN_RECEIVE, receives = t->function != MCP_FN_SEND;
+    bool sends = t->function == MCP_FN_SHIFT; /* MCP_FN_SEND goes by the outbox */
     int from = neighbour(t, t->function == MCP_FN_SHIFT ? -t->delta : t->delta);
     if (t->channel == NULL)
         return mcp_fail(err, MCP_RUN_FAILURE, "a message within a group of one rank");
-    if (receives)
-        MCP_TRY(mcp_cpu_receive(t->channel, t->to, bytes, from, err));
+    MCP_TRY(mcp_cpu_receive(t->channel, t->to, bytes, from, err));
     if (sends)
         MCP_TRY(mcp_cpu_send(t->channel, t->from, bytes, neighbour(t, t->delta), err));
     return MCP_OK;
@@ -324,6 +323,13 @@ void mcp_cpu_transfer_set(const struct mcp_launch *launch, struct mcp_cpu_channe
                     buffer->kind == MCP_BUFFER_GRADIENT;
 }
 
+const void *mcp_cpu_transfer_text(const struct mcp_cpu_transfer *t, int64_t *bytes, int *peer)
+{
+    *bytes = t->elements * size_of(t->dtype);
+    *peer = neighbour(t, t->delta);
+    return t->from;
+}
+
 static void make_room(struct mcp_arena *arena, struct mcp_cpu_transfer *t)
 {
     int64_t bytes = members(t) * longest_piece(t) * size_of(t->dtype);
@@ -352,7 +358,6 @@ static enum mcp_status post(struct mcp_cpu_transfer *t, struct mcp_error *err)
         return post_blocks(t, err);
     case MCP_FN_ALL_TO_ALL_V:
         return post_rows(t, err);
-    case MCP_FN_SEND:
     case MCP_FN_RECEIVE:
     case MCP_FN_SHIFT:
         return post_messages(t, err);

@@ -37,6 +37,10 @@ bool mcp_cpu_transfer_supports(enum mcp_function function, enum mcp_dtype dtype)
 void mcp_cpu_transfer_set(const struct mcp_launch *launch, struct mcp_cpu_channel *channel,
                           struct mcp_cpu_transfer *transfer);
 
+/* Where a message comes from, and who gets it: of MCP_FN_SEND. */
+const void *mcp_cpu_transfer_text(const struct mcp_cpu_transfer *transfer, int64_t *bytes,
+                                  int *peer);
+
 /* Posts its first messages, or does all of it where there are none. `arena` owns room. */
 enum mcp_status mcp_cpu_transfer_start(struct mcp_arena *arena, struct mcp_cpu_transfer *transfer,
                                        bool *done, struct mcp_error *err);

@@ -74,7 +74,10 @@ static enum mcp_status refuse(const struct mcp_layer_type *type, const struct mc
 static enum mcp_status check_support(const struct mcp_interpreter *in, struct mcp_error *err)
 {
     const struct mcp_program *program = in->rank->program;
-    for (int t = 0; t < program->num_types; t++)
+    for (int t = 0; t < program->num_types; t++) {
+        if (*program->types[t].facts.lack != '\0')
+            return mcp_fail(err, MCP_INVALID, "no backend can train layers of type '%s': %s",
+                            program->types[t].name, program->types[t].facts.lack);
         for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
             const struct mcp_block *block = &program->types[t].blocks[role];
             for (int i = 0; i < block->num_ops; i++)
@@ -82,6 +85,7 @@ static enum mcp_status check_support(const struct mcp_interpreter *in, struct mc
                                          (enum mcp_dtype)block->ops[i].dtype))
                     return refuse(&program->types[t], &block->ops[i], in->calls, err);
         }
+    }
     return MCP_OK;
 }
 

@@ -144,6 +144,7 @@ void mcp_facts_fill(const struct mcp_builder *b)
         return;
     set_tokens(b, facts);
     facts->norm_centers = b->model->norm != MCP_RMSNORM;
+    facts->norm_biases = mcp_model_norm_rows(b->model) == 2;
     facts->norm_epsilon = given_or(b->model->numerics.norm_epsilon, 1e-5);
     if (b->kind != NULL && mcp_has_softmax(b->kind))
         set_attention(b, facts);

@@ -199,8 +199,10 @@ static void place_copies(struct mcp_pool *pool)
     if (pool->largest[MCP_TURN_COPY] == 0)
         return;
     walk_entries(pool, note_copies);
-    for (int i = 0; i < MCP_POOL_COPIES; i++)
+    for (int i = 0; i < MCP_POOL_COPIES; i++) {
+        pool->num_copies += pool->copies[i].bytes > 0;
         pool->copies[i] = append(pool, pool->copies[i].bytes);
+    }
 }
 
 static int *turn_at(const struct mcp_pool *pool, int layer, int microbatch)
@@ -303,9 +305,9 @@ enum mcp_status mcp_pool_new(struct mcp_arena *arena, const struct mcp_program *
     place_turns(pool);
     place_scratch(pool);
     mcp_pool_walk_frames(pool);
-    int64_t two = 2 * pool->largest[MCP_TURN_COPY];
-    bool all = !program->plan.reshard_after_forward || two > pool->gathered_bytes;
-    pool->peak_bytes = pool->lasting_bytes + (all ? pool->gathered_bytes : two) +
+    int64_t copies = pool->num_copies * pool->largest[MCP_TURN_COPY];
+    bool all = !program->plan.reshard_after_forward || copies > pool->gathered_bytes;
+    pool->peak_bytes = pool->lasting_bytes + (all ? pool->gathered_bytes : copies) +
                        2 * pool->largest[MCP_TURN_GRADIENT] + pool->frame_peak_bytes;
     *out = pool;
     if (!pool->fits)

@@ -41,6 +41,7 @@ struct mcp_pool {
     int64_t largest[MCP_NUM_TURNS]; /* of a layer */
     /* turns */
     struct mcp_place copies[MCP_POOL_COPIES];
+    int num_copies;
     struct mcp_place transient[MCP_POOL_TURNS];
     int num_turns, free_turns[MCP_POOL_TURNS], num_free_turns;
     int *turns; /* [num_rows][num_microbatches] place of the gradient, -1: none */
