@@ -5,7 +5,6 @@
 #include "step/attention.h"
 #include "step/constants.h"
 
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -211,11 +210,10 @@ static double head_frac(const struct mcp_op *op)
 static double attention_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
     const struct mcp_question *q = pricing->question;
-    if (is_unfused(op))
-        return unfused_seconds(pricing, op);
     bool backward = is_backward_attention(op);
     const struct mcp_attention_kernel *kernel = mcp_fused_attention_kernel(q);
-    assert(kernel != NULL);
+    if (is_unfused(op) || kernel == NULL) /* a pool without kernels runs what others fuse */
+        return unfused_seconds(pricing, op);
     double frac = backward ? kernel->backward_frac : kernel->forward_frac;
     double ramp = 1 + kernel->ramp_tokens / (double)q->job->sequence_length;
     double rate = q->cluster->gpu.peak_flops_per_s[rate_of(pricing, (enum mcp_dtype)op->dtype)] *
