@@ -1,0 +1,244 @@
+/* exec/cpu_kernels_map.c: element by element: residual stream, sums, copies, activations. */
+#include "exec/cpu_kernels_math.h"
+#include "exec/cpu_kernels_parts.h"
+
+#include <math.h>
+
+/* reads branch, input, bias if any; writes output */
+void mcp_cpu_residual_forward(const struct mcp_launch *launch)
+{
+    const int64_t *d = launch->op->dims;
+    struct mcp_view branch = mcp_read_view(launch, 0), input = mcp_read_view(launch, 1);
+    struct mcp_view output = mcp_write_view(launch, 0), bias = {0};
+    if (launch->op->weight != MCP_NO_WEIGHT)
+        bias = mcp_weight_view(launch, 2, 0);
+    int64_t pieces = (d[1] + MCP_CHUNK - 1) / MCP_CHUNK;
+#pragma omp parallel for schedule(static) if (d[0] * d[1] > MCP_SERIAL)
+    for (int64_t i = 0; i < d[0] * pieces; i++) {
+        float rooms[4][MCP_CHUNK];
+        int64_t column = i % pieces * MCP_CHUNK, at = i / pieces * d[1] + column;
+        int count = mcp_chunk(d[1] - column);
+        const float *x = mcp_get(branch, at, count, rooms[0]);
+        const float *y = mcp_get(input, at, count, rooms[1]);
+        float *out = mcp_room(output, at, rooms[2]);
+        for (int j = 0; j < count; j++)
+            out[j] = x[j] + y[j];
+        if (bias.data != NULL) {
+            const float *b = mcp_get(bias, column, count, rooms[3]);
+            for (int j = 0; j < count; j++)
+                out[j] += b[j];
+        }
+        mcp_put(output, at, count, out);
+    }
+}
+
+static void copy(struct mcp_view from, struct mcp_view to, int64_t elements)
+{
+#pragma omp parallel for schedule(static) if (elements > MCP_SERIAL)
+    for (int64_t at = 0; at < elements; at += MCP_CHUNK) {
+        float room[MCP_CHUNK];
+        int count = mcp_chunk(elements - at);
+        mcp_put(to, at, count, mcp_get(from, at, count, room));
+    }
+}
+
+/* reads d_output; writes the branch's gradient, the bias's if any */
+void mcp_cpu_residual_backward(const struct mcp_launch *launch)
+{
+    const int64_t *d = launch->op->dims;
+    struct mcp_view from = mcp_read_view(launch, 0);
+    copy(from, mcp_write_view(launch, 0), d[0] * d[1]);
+    if (launch->op->weight != MCP_NO_WEIGHT)
+        mcp_add_column_sums(from, d[0], d[1], d[1], mcp_gradient_view(launch, 1, 0));
+}
+
+void mcp_cpu_copy(const struct mcp_launch *launch)
+{
+    copy(mcp_read_view(launch, 0), mcp_write_view(launch, 0),
+         launch->op->dims[0] * launch->op->dims[1]);
+}
+
+void mcp_cpu_add(const struct mcp_launch *launch)
+{
+    int64_t elements = launch->op->dims[0] * launch->op->dims[1];
+    struct mcp_view x = mcp_read_view(launch, 0), y = mcp_read_view(launch, 1);
+    struct mcp_view sum = mcp_write_view(launch, 0);
+#pragma omp parallel for schedule(static) if (elements > MCP_SERIAL)
+    for (int64_t at = 0; at < elements; at += MCP_CHUNK) {
+        float rooms[3][MCP_CHUNK];
+        int count = mcp_chunk(elements - at);
+        const float *a = mcp_get(x, at, count, rooms[0]), *b = mcp_get(y, at, count, rooms[1]);
+        float *out = mcp_room(sum, at, rooms[2]);
+        for (int i = 0; i < count; i++)
+            out[i] = a[i] + b[i];
+        mcp_put(sum, at, count, out);
+    }
+}
+
+/* --- activations --- */
+
+static const float root_2_over_pi = 0.7978845608028654f, cubic = 0.044715f;
+
+/* out = f(x), slope = f'(x); either may be NULL. */
+static void silu(int count, const float *x, float *out, float *slope)
+{
+    for (int i = 0; i < count; i++) {
+        float s = mcp_sigmoidf(x[i]);
+        out[i] = x[i] * s;
+        slope[i] = s * (1 + x[i] * (1 - s));
+    }
+}
+
+/* Hendrycks and Gimpel 2016, the approximation by tanh. */
+static void gelu_tanh(int count, const float *x, float *out, float *slope)
+{
+    for (int i = 0; i < count; i++) {
+        float cube = x[i] * x[i] * x[i];
+        float t = mcp_tanhf(root_2_over_pi * (x[i] + cubic * cube));
+        float inner = root_2_over_pi * (1 + 3 * cubic * x[i] * x[i]);
+        out[i] = 0.5f * x[i] * (1 + t);
+        slope[i] = 0.5f * (1 + t) + 0.5f * x[i] * (1 - t * t) * inner;
+    }
+}
+
+static void gelu_erf(int count, const float *x, float *out, float *slope)
+{
+    const float root_half = 0.7071067811865476f, density = 0.3989422804014327f;
+    for (int i = 0; i < count; i++) {
+        float share = 0.5f * (1 + erff(x[i] * root_half));
+        out[i] = x[i] * share;
+        slope[i] = share + x[i] * density * mcp_expf(-0.5f * x[i] * x[i]);
+    }
+}
+
+static void relu(int count, const float *x, float *out, float *slope)
+{
+    for (int i = 0; i < count; i++) {
+        out[i] = x[i] > 0 ? x[i] : x[i] * 0; /* NaN stays */
+        slope[i] = x[i] > 0 ? 1 : 0;
+    }
+}
+
+static void activate(enum mcp_activation kind, int count, const float *x, float *out, float *slope)
+{
+    switch (kind) {
+    case MCP_ACTIVATION_SILU:
+        silu(count, x, out, slope);
+        return;
+    case MCP_ACTIVATION_GELU_TANH:
+        gelu_tanh(count, x, out, slope);
+        return;
+    case MCP_ACTIVATION_GELU:
+        gelu_erf(count, x, out, slope);
+        return;
+    default:
+        relu(count, x, out, slope);
+    }
+}
+
+/* The first product of an MLP: what is activated, and what it is multiplied with, beside
+ * each other or apart; biases of both. reads[first] is the one, then the other if apart. */
+struct inputs {
+    enum mcp_activation kind;
+    struct mcp_view up, other, bias; /* data NULL: none */
+    int64_t rows, width;
+    int64_t up_stride, other_stride, other_first, other_bias;
+};
+
+static void read_inputs(const struct mcp_launch *launch, int first, struct inputs *in)
+{
+    const struct mcp_layer_facts *facts = &launch->type->facts;
+    const int32_t *sizes = mcp_launch_sizes(launch);
+    bool biased = launch->op->weight != MCP_NO_WEIGHT;
+    int operands = launch->op->num_reads - first - (sizes != NULL) - biased;
+    *in = (struct inputs){.kind = facts->activation,
+                          .rows = launch->op->dims[0],
+                          .width = launch->op->dims[1],
+                          .up = mcp_read_view(launch, first)};
+    if (sizes != NULL)
+        in->rows = mcp_all_expert_rows(launch, sizes);
+    in->up_stride = in->width;
+    if (facts->gated && operands == 1) {
+        in->up_stride = in->other_stride = 2 * in->width;
+        in->other = in->up;
+        in->other_first = in->width;
+    } else if (facts->gated) {
+        in->other_stride = in->width;
+        in->other = mcp_read_view(launch, first + 1);
+    }
+    if (biased)
+        in->bias = mcp_weight_view(launch, launch->op->num_reads - 1, 0);
+    in->other_bias = in->width;
+}
+
+/* Values of a view plus their bias, in room. */
+static void load(const struct inputs *in, struct mcp_view view, int64_t at, int64_t bias_at,
+                 int count, float *out)
+{
+    float room[MCP_CHUNK];
+    memcpy(out, mcp_get(view, at, count, room), (size_t)count * sizeof *out);
+    if (in->bias.data == NULL)
+        return;
+    const float *bias = mcp_get(in->bias, bias_at, count, room);
+    for (int i = 0; i < count; i++)
+        out[i] += bias[i];
+}
+
+/* reads up, the other if apart, sizes if an expert's, biases if any; writes active */
+void mcp_cpu_activation_forward(const struct mcp_launch *launch)
+{
+    struct inputs in;
+    struct mcp_view active = mcp_write_view(launch, 0);
+    read_inputs(launch, 0, &in);
+    int64_t pieces = (in.width + MCP_CHUNK - 1) / MCP_CHUNK;
+#pragma omp parallel for schedule(static) if (in.rows * in.width > MCP_SERIAL)
+    for (int64_t i = 0; i < in.rows * pieces; i++) {
+        float x[MCP_CHUNK], y[MCP_CHUNK], slope[MCP_CHUNK], room[MCP_CHUNK];
+        int64_t row = i / pieces, column = i % pieces * MCP_CHUNK;
+        int count = mcp_chunk(in.width - column);
+        float *out = mcp_room(active, row * in.width + column, room);
+        load(&in, in.up, row * in.up_stride + column, column, count, x);
+        activate(in.kind, count, x, out, slope);
+        if (in.other.data != NULL) {
+            load(&in, in.other, row * in.other_stride + in.other_first + column,
+                 in.other_bias + column, count, y);
+            for (int j = 0; j < count; j++)
+                out[j] *= y[j];
+        }
+        mcp_put(active, row * in.width + column, count, out);
+    }
+}
+
+/* reads d_active, then as forward; writes d_up (both halves side by side), gradients of
+ * biases if any */
+void mcp_cpu_activation_backward(const struct mcp_launch *launch)
+{
+    struct inputs in;
+    struct mcp_view d_active = mcp_read_view(launch, 0), d_up = mcp_write_view(launch, 0);
+    read_inputs(launch, 1, &in);
+    int64_t pieces = (in.width + MCP_CHUNK - 1) / MCP_CHUNK;
+    int64_t stride = in.other.data != NULL ? 2 * in.width : in.width;
+#pragma omp parallel for schedule(static) if (in.rows * in.width > MCP_SERIAL)
+    for (int64_t i = 0; i < in.rows * pieces; i++) {
+        float x[MCP_CHUNK], y[MCP_CHUNK], value[MCP_CHUNK], slope[MCP_CHUNK], room[MCP_CHUNK];
+        int64_t row = i / pieces, column = i % pieces * MCP_CHUNK;
+        int count = mcp_chunk(in.width - column);
+        const float *d = mcp_get(d_active, row * in.width + column, count, room);
+        load(&in, in.up, row * in.up_stride + column, column, count, x);
+        activate(in.kind, count, x, value, slope);
+        for (int j = 0; j < count; j++)
+            slope[j] *= d[j];
+        if (in.other.data != NULL) {
+            load(&in, in.other, row * in.other_stride + in.other_first + column,
+                 in.other_bias + column, count, y);
+            for (int j = 0; j < count; j++) {
+                value[j] *= d[j];
+                slope[j] *= y[j];
+            }
+            mcp_put(d_up, row * stride + in.width + column, count, value);
+        }
+        mcp_put(d_up, row * stride + column, count, slope);
+    }
+    if (launch->op->weight != MCP_NO_WEIGHT)
+        mcp_add_column_sums(d_up, in.rows, stride, stride, mcp_gradient_view(launch, 1, 0));
+}

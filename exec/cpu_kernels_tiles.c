@@ -1,0 +1,157 @@
+/* exec/cpu_kernels_tiles.c: where tiles lie, what they see, and their products. */
+#include "exec/cpu_kernels_tiles.h"
+
+static bool is_step(const struct mcp_op *op)
+{
+    return op->function == MCP_FN_ATTENTION_STEP_FORWARD ||
+           op->function == MCP_FN_ATTENTION_STEP_BACKWARD;
+}
+
+/* All tokens, one rank's after the other's. */
+static int runs_of_all(const struct mcp_launch *launch, struct mcp_run *runs)
+{
+    const struct mcp_layer_facts *facts = &launch->type->facts;
+    int count = 0, ranks = launch->rank->program->plan.context_parallel;
+    int64_t rows = facts->microbatch_size * facts->sequence_local;
+    for (int i = 0; i < ranks; i++)
+        count += mcp_runs_of(launch, i, i * rows, runs + count);
+    return count;
+}
+
+/* A ring step has the keys of the rank some hops back; else a rank sees all keys, and
+ * after an exchange of tokens for heads all queries too. */
+static void find_runs(const struct mcp_launch *launch, bool exchanged, struct mcp_attention *out)
+{
+    int ranks = launch->rank->program->plan.context_parallel, own = launch->rank->at.context;
+    if (is_step(launch->op)) {
+        int owner = (own + ranks - (int)launch->op->dims[6] % ranks) % ranks;
+        out->num_query_runs = mcp_runs_of(launch, own, 0, out->query_runs);
+        out->num_key_runs = mcp_runs_of(launch, owner, 0, out->key_runs);
+        return;
+    }
+    out->num_key_runs = runs_of_all(launch, out->key_runs);
+    out->num_query_runs = exchanged ? runs_of_all(launch, out->query_runs)
+                                    : mcp_runs_of(launch, own, 0, out->query_runs);
+}
+
+void mcp_attention_read(const struct mcp_launch *launch, struct mcp_attention *out)
+{
+    const struct mcp_layer_facts *facts = &launch->type->facts;
+    const struct mcp_plan *plan = &launch->rank->program->plan;
+    bool exchanged =
+        plan->context_parallel > 1 && plan->context_parallel_kind == MCP_CONTEXT_ALL_TO_ALL;
+    int shares = exchanged ? plan->context_parallel : 1;
+    out->launch = launch;
+    out->batch = facts->microbatch_size;
+    out->heads = facts->heads / shares;
+    out->kv_heads = facts->kv_heads / shares;
+    out->width = facts->head_dim;
+    out->value_width = facts->value_head_dim;
+    out->batch_stride = facts->sequence_local;
+    out->scale = (float)facts->softmax_scale;
+    out->window = facts->sliding_window;
+    out->chunk = facts->attention_chunk_size;
+    find_runs(launch, exchanged, out);
+}
+
+int mcp_tile_count(const struct mcp_run *runs, int num_runs, int size)
+{
+    int64_t count = 0;
+    for (int i = 0; i < num_runs; i++)
+        count += (runs[i].count + size - 1) / size;
+    return (int)count;
+}
+
+bool mcp_tile_at(const struct mcp_run *runs, int num_runs, int size, int index,
+                 struct mcp_tile *out)
+{
+    int64_t left = index;
+    for (int i = 0; i < num_runs; i++) {
+        int64_t tiles = (runs[i].count + size - 1) / size, skipped = left * size;
+        if (left < tiles) {
+            int64_t count = runs[i].count - skipped;
+            *out = (struct mcp_tile){runs[i].row + skipped, runs[i].position + skipped,
+                                     count < size ? (int)count : size};
+            return true;
+        }
+        left -= tiles;
+    }
+    return false;
+}
+
+/* First position that the query at `position` sees. */
+static int64_t lowest_key(const struct mcp_attention *a, int64_t position)
+{
+    int64_t lowest = 0;
+    if (a->window > 0 && position - a->window + 1 > lowest)
+        lowest = position - a->window + 1;
+    if (a->chunk > 0 && position / a->chunk * a->chunk > lowest)
+        lowest = position / a->chunk * a->chunk;
+    return lowest;
+}
+
+static int clamp(int64_t value, int limit)
+{
+    return value < 0 ? 0 : value > limit ? limit : (int)value;
+}
+
+void mcp_visible(const struct mcp_attention *a, const struct mcp_tile *keys, int64_t position,
+                 int *first, int *last)
+{
+    *first = clamp(lowest_key(a, position) - keys->position, keys->count);
+    *last = clamp(position + 1 - keys->position, keys->count);
+}
+
+bool mcp_tiles_meet(const struct mcp_attention *a, const struct mcp_tile *queries,
+                    const struct mcp_tile *keys)
+{
+    int64_t last_query = queries->position + queries->count - 1;
+    int64_t last_key = keys->position + keys->count - 1;
+    return keys->position <= last_query && last_key >= lowest_key(a, queries->position);
+}
+
+int64_t mcp_query_at(const struct mcp_attention *a, int64_t row, int64_t head)
+{
+    return (row * a->heads + head) * a->width;
+}
+
+int64_t mcp_output_at(const struct mcp_attention *a, int64_t row, int64_t head)
+{
+    return (row * a->heads + head) * a->value_width;
+}
+
+int64_t mcp_key_at(const struct mcp_attention *a, int64_t row, int64_t kv_head)
+{
+    return row * a->kv_heads * (a->width + a->value_width) + kv_head * a->width;
+}
+
+int64_t mcp_value_at(const struct mcp_attention *a, int64_t row, int64_t kv_head)
+{
+    return row * a->kv_heads * (a->width + a->value_width) + a->kv_heads * a->width +
+           kv_head * a->value_width;
+}
+
+/* 4 x 16 numbers of the result stay in registers. */
+static inline void multiply_4x16(int k, const float *a, int lda, const float *b, int ldb, float *c,
+                                 int ldc)
+{
+    float sum[4][16];
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 16; j++)
+            sum[i][j] = c[i * ldc + j];
+    for (int l = 0; l < k; l++)
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < 16; j++)
+                sum[i][j] += a[i * lda + l] * b[l * ldb + j];
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 16; j++)
+            c[i * ldc + j] = sum[i][j];
+}
+
+void mcp_tile_multiply(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
+                       float *c, int ldc)
+{
+    for (int i = 0; i < m; i += 4)
+        for (int j = 0; j < n; j += 16)
+            multiply_4x16(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc);
+}

@@ -1,0 +1,233 @@
+/* exec/cpu_kernels_update.c: what happens once a step: clearing, the norm of gradients,
+ * clipping, AdamW.
+ *
+ * Scalars, fp32: what gradients are multiplied with (1 / loss scale, clipping; 0 when the
+ * step is skipped), whether it is skipped, and 0 six times. */
+#include "exec/cpu_kernels_parts.h"
+
+#include <math.h>
+
+enum { GRADIENT_FACTOR, SKIPPED };
+
+/* The flat buffer an op works on (step/function.h: zero, adam, sum_squares), and what of it
+ * this rank owns. */
+struct flat {
+    enum mcp_flat kind;
+    int64_t elements, first;       /* of the whole, in its buffer */
+    int64_t shard, own_first, own; /* elements of a shard; this rank's, of the whole */
+    int64_t shard_first;           /* in buffers of shards */
+    int member;                    /* of the ranks that share the flat buffer */
+    bool sharded;
+};
+
+static bool is_expert(struct mcp_operand at)
+{
+    return at.space == MCP_SPACE_LAYER && at.index % 2 == 1;
+}
+
+static struct flat flat_of(const struct mcp_launch *launch, struct mcp_operand gradients)
+{
+    const int64_t *d = launch->op->dims;
+    bool expert = is_expert(gradients);
+    struct flat f = {.elements = d[2], .first = d[3], .shard = d[0], .shard_first = d[4]};
+    f.kind = expert ? MCP_FLAT_EXPERT : MCP_FLAT_DENSE;
+    if (gradients.space == MCP_SPACE_RANK ||
+        (f.first > 0 && f.first == mcp_flat_first(launch->type, MCP_FLAT_TABLE)))
+        f.kind = MCP_FLAT_TABLE;
+    f.sharded = f.shard < f.elements;
+    f.member = mcp_group_index(
+        &launch->rank->program->plan,
+        expert ? (unsigned)MCP_EXPERT_DATA : (unsigned)MCP_DATA | MCP_CONTEXT, launch->rank->rank);
+    f.own_first = f.sharded ? f.member * f.shard : 0;
+    f.own = f.own_first >= f.elements            ? 0
+            : f.elements - f.own_first < f.shard ? f.elements - f.own_first
+                                                 : f.shard;
+    return f;
+}
+
+static bool is_whole(const struct flat *f, struct mcp_view view)
+{
+    return view.elements >= f->first + f->elements;
+}
+
+/* The rank's own elements in a buffer of the whole, or of shards. */
+static struct mcp_view own_view(const struct flat *f, struct mcp_view view)
+{
+    return mcp_view_at(view, is_whole(f, view) ? f->first + f->own_first : f->shard_first);
+}
+
+void mcp_cpu_zero(const struct mcp_launch *launch)
+{
+    struct flat f = flat_of(launch, launch->op->writes[0]);
+    struct mcp_view view = mcp_write_view(launch, 0);
+    int64_t size = view.dtype == MCP_F32 ? 4 : 2, elements = launch->op->dims[0];
+    view = mcp_view_at(view, is_whole(&f, view) ? f.first : f.shard_first);
+#pragma omp parallel for schedule(static) if (elements > MCP_SERIAL)
+    for (int64_t at = 0; at < elements; at += MCP_SERIAL) {
+        int64_t count = elements - at < MCP_SERIAL ? elements - at : MCP_SERIAL;
+        memset(view.data + at * size, 0, (size_t)(count * size));
+    }
+}
+
+/* --- the norm of gradients --- */
+
+/* In pieces of a fixed size, whatever the threads. */
+static double sum_of_squares(struct mcp_view view, int64_t first, int64_t last)
+{
+    enum { PIECE = 1 << 16 };
+    double total = 0;
+    for (int64_t from = first; from < last; from += 64 * (int64_t)PIECE) {
+        double sums[64] = {0};
+        int64_t pieces = (last - from + PIECE - 1) / PIECE;
+        pieces = pieces < 64 ? pieces : 64;
+#pragma omp parallel for schedule(static) if (pieces > 1)
+        for (int64_t p = 0; p < pieces; p++) {
+            int64_t end = from + (p + 1) * PIECE < last ? from + (p + 1) * PIECE : last;
+            for (int64_t at = from + p * PIECE; at < end; at += MCP_CHUNK) {
+                float room[MCP_CHUNK], sum = 0;
+                int count = mcp_chunk(end - at);
+                const float *x = mcp_get(view, at, count, room);
+#pragma omp simd reduction(+ : sum)
+                for (int i = 0; i < count; i++)
+                    sum += x[i] * x[i];
+                sums[p] += (double)sum;
+            }
+        }
+        for (int64_t p = 0; p < pieces; p++)
+            total += sums[p];
+    }
+    return total;
+}
+
+static bool is_duplicate(const struct mcp_layer_type *type, enum mcp_flat flat)
+{
+    for (int i = 0; i < type->num_weights; i++)
+        if (mcp_weight_flat(&type->weights[i]) == flat && type->weights[i].duplicate)
+            return true;
+    return false;
+}
+
+/* Of what this rank alone counts: its shard; or the whole, on the first rank that has it;
+ * replicated weights on tensor rank 0; a tied table where the embedding is. */
+void mcp_cpu_sum_squares(const struct mcp_launch *launch)
+{
+    struct flat f = flat_of(launch, launch->op->reads[0]);
+    struct mcp_view view = own_view(&f, mcp_read_view(launch, 0));
+    int64_t skip = 0;
+    float *norm = launch->writes[0];
+    if ((!f.sharded && f.member > 0) || is_duplicate(launch->type, f.kind))
+        return;
+    if (launch->rank->at.tensor > 0)
+        skip = mcp_flat_replicated(launch->type, f.kind) - f.own_first;
+    skip = skip < 0 ? 0 : skip < f.own ? skip : f.own;
+    *norm += (float)sum_of_squares(view, skip, f.own);
+}
+
+void mcp_cpu_clear_scalars(const struct mcp_launch *launch)
+{
+    for (int i = 0; i < launch->op->num_writes; i++)
+        memset(launch->writes[i], 0, (size_t)launch->write_bytes[i]);
+}
+
+/* reads the sum of squares over all ranks, this rank's loss; writes scalars, and the step's
+ * outcome: the loss is this rank's share of the mean, its owner adds them up. */
+void mcp_cpu_step_scalars(const struct mcp_launch *launch)
+{
+    const struct mcp_step_inputs *inputs = &launch->rank->inputs;
+    struct mcp_step_outputs *outputs = &launch->rank->outputs;
+    float *scalars = launch->writes[0];
+    double norm = sqrt((double)*(const float *)launch->reads[0]) / inputs->loss_scale;
+    double factor = 1 / inputs->loss_scale;
+    if (inputs->clip_norm > 0 && norm > inputs->clip_norm)
+        factor *= inputs->clip_norm / (norm + 1e-6);
+    outputs->loss = (double)*(const float *)launch->reads[1] / (double)inputs->tokens;
+    outputs->grad_norm = norm;
+    outputs->skipped = !isfinite(norm);
+    memset(scalars, 0, (size_t)launch->write_bytes[0]);
+    scalars[GRADIENT_FACTOR] = outputs->skipped ? 0 : (float)factor;
+    scalars[SKIPPED] = outputs->skipped;
+}
+
+/* --- AdamW (Loshchilov and Hutter 2019, algorithm 2) --- */
+
+struct update {
+    struct mcp_view gradients, weights; /* of this rank's elements */
+    float *master, *first, *second;     /* master NULL: the weights are it */
+    float factor, beta1, beta2, epsilon;
+    float rate, correction1, correction2; /* 1 / (1 - beta^t) */
+};
+
+static void update_chunk(const struct update *u, int64_t at, int count, float decay)
+{
+    float g_room[MCP_CHUNK], w_room[MCP_CHUNK];
+    const float *g = mcp_get(u->gradients, at, count, g_room);
+    float *w = u->master != NULL ? u->master + at : mcp_room(u->weights, at, w_room);
+    float *m = u->first + at, *v = u->second + at;
+    for (int i = 0; i < count; i++) {
+        float gradient = g[i] * u->factor;
+        m[i] = u->beta1 * m[i] + (1 - u->beta1) * gradient;
+        v[i] = u->beta2 * v[i] + (1 - u->beta2) * gradient * gradient;
+        float step = m[i] * u->correction1 / (sqrtf(v[i] * u->correction2) + u->epsilon);
+        w[i] -= u->rate * (step + decay * w[i]);
+    }
+    mcp_put(u->weights, at, count, w);
+}
+
+static void update_range(const struct update *u, int64_t first, int64_t last, float decay)
+{
+#pragma omp parallel for schedule(static) if (last - first > MCP_SERIAL)
+    for (int64_t at = first; at < last; at += MCP_CHUNK)
+        update_chunk(u, at, mcp_chunk(last - at), decay);
+}
+
+static void set_update(const struct mcp_launch *launch, const struct flat *f, struct update *u)
+{
+    const struct mcp_step_inputs *inputs = &launch->rank->inputs;
+    const float *scalars = launch->reads[2];
+    double steps = (double)(inputs->step + 1);
+    u->gradients = own_view(f, mcp_read_view(launch, 0));
+    u->weights = own_view(f, mcp_write_view(launch, 0));
+    bool has_master = u->weights.dtype != MCP_F32;
+    float *state = (float *)launch->writes[1] + (has_master ? 3 : 2) * f->shard_first;
+    u->master = has_master ? state : NULL;
+    u->first = state + (has_master ? f->shard : 0);
+    u->second = u->first + f->shard;
+    u->factor = scalars[GRADIENT_FACTOR];
+    u->beta1 = (float)inputs->beta1;
+    u->beta2 = (float)inputs->beta2;
+    u->epsilon = (float)inputs->epsilon;
+    u->rate = (float)inputs->learning_rate;
+    u->correction1 = (float)(1 / (1 - pow(inputs->beta1, steps)));
+    u->correction2 = (float)(1 / (1 - pow(inputs->beta2, steps)));
+}
+
+/* Biases and norms do not decay. */
+static bool decays(const struct mcp_weight *weight)
+{
+    return weight->init == MCP_INIT_NORMAL || weight->init == MCP_INIT_RESIDUAL;
+}
+
+/* reads gradients, state, scalars; writes weights, state */
+void mcp_cpu_adam(const struct mcp_launch *launch)
+{
+    struct flat f = flat_of(launch, launch->op->reads[0]);
+    const struct mcp_layer_type *type = launch->type;
+    const float *scalars = launch->reads[2];
+    struct update u;
+    if (scalars[SKIPPED] > 0)
+        return;
+    set_update(launch, &f, &u);
+    for (int part = 0; part < type->num_weights; part++) {
+        const struct mcp_weight *weight = &type->weights[part];
+        float decay = decays(weight) ? (float)launch->rank->inputs.weight_decay : 0;
+        if (mcp_weight_flat(weight) != f.kind)
+            continue;
+        for (int copy = 0; copy < weight->copies; copy++) {
+            int64_t first = mcp_weight_offset(type, part, copy) - f.first - f.own_first;
+            int64_t last = first + mcp_weight_elements(weight);
+            first = first < 0 ? 0 : first;
+            last = last < f.own ? last : f.own;
+            update_range(&u, first, last, decay);
+        }
+    }
+}
