@@ -54,7 +54,8 @@ static enum mcp_status load(struct mcp_context *ctx, const char *path, struct mc
     if (mcp_same(path, "-"))
         return mcp_fail(&ctx->err, MCP_USAGE, "compare reads plans from files; give its name");
     *plan = MCP_NEW(ctx->arena, struct mcp_plan_file);
-    MCP_TRY(mcp_plan_file_load(ctx, path, -1, *plan));
+    const struct mcp_plan_changes none = mcp_plan_unchanged();
+    MCP_TRY(mcp_plan_file_load(ctx, path, &none, *plan));
     return play(ctx, *plan, &out->timeline);
 }
 

@@ -463,7 +463,9 @@ enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
     struct mcp_plan_watch watch;
     if (!mcp_plan_args_parse(ctx, &args, argc, argv))
         return ctx->status;
+    struct mcp_plan any = mcp_plan_default(); /* so that a slip is told before the search */
     MCP_TRY(mcp_plan_load_question(ctx, &args, &question));
+    MCP_TRY(mcp_switch_placement(ctx->arena, args.placement, &question.cluster, &any, &ctx->err));
     struct mcp_plan_view view = {
         .question = &question.asked,
         .objective = (enum mcp_objective)args.objective.value,

@@ -103,6 +103,8 @@ enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
     struct mcp_sim_args args = {.seed = 1,
                                 .level = {-1, level_names, 2},
                                 .schedule = {-1, mcp_schedule_names, MCP_NUM_SCHEDULES},
+                                .optimizer = {-1, mcp_optimizer_names, MCP_NUM_OPTIMIZERS},
+                                .phase = {-1, mcp_phase_names, MCP_NUM_PHASES},
                                 .collective_algorithm = {-1, mcp_collective_algorithm_names,
                                                          MCP_NUM_COLLECTIVE_ALGORITHMS}};
     struct mcp_sim_case *played;
@@ -114,6 +116,13 @@ enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
         {"schedule", MCP_OPT_CHOICE, &args.schedule, "play the plan under another schedule"},
         {"collective-algorithm", MCP_OPT_CHOICE, &args.collective_algorithm,
          "play all-reduces, gathers and scatters in another way than the stack's"},
+        {"overlap", MCP_OPT_STRING, &args.overlap,
+         "what is hidden: none, all, or some of data, gather, tensor, context, expert, pipeline "
+         "joined by commas"},
+        {"placement", MCP_OPT_STRING, &args.placement,
+         "topology: ranks on consecutive GPUs; scrambled or scrambled:SEED: on nodes in any order"},
+        {"optimizer", MCP_OPT_CHOICE, &args.optimizer, "play the step of another optimizer"},
+        {"phase", MCP_OPT_CHOICE, &args.phase, "of one_bit_adam's run"},
         {"report", MCP_OPT_FILE, &args.report,
          "the step with charts: a page (FILE.html) or Markdown (FILE.md)"},
         {"timeline", MCP_OPT_FILE, &args.timeline,
@@ -162,6 +171,8 @@ enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
     if (args.report != NULL)
         MCP_TRY(mcp_report_file_check(args.report, &ctx->err));
     played = MCP_NEW(ctx->arena, struct mcp_sim_case);
-    MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], args.schedule.value, &played->file));
+    const struct mcp_plan_changes changes = {args.schedule.value, args.optimizer.value,
+                                             args.phase.value, args.overlap, args.placement};
+    MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], &changes, &played->file));
     return simulate(ctx, &args, played);
 }

@@ -1,7 +1,7 @@
 /* cli/plan_file.c: plan.json and its question read, its program built and verified. */
 #include "cli/plan_file.h"
 
-#include "core/rank_map.h"
+#include "cli/switches.h"
 #include "sim/check.h"
 #include "step/build.h"
 #include "step/verify.h"
@@ -34,7 +34,29 @@ static enum mcp_status name_file(struct mcp_context *ctx, const char *path, enum
     return status;
 }
 
-enum mcp_status mcp_plan_file_load(struct mcp_context *ctx, const char *path, int schedule,
+struct mcp_plan_changes mcp_plan_unchanged(void)
+{
+    return (struct mcp_plan_changes){.schedule = -1, .optimizer = -1, .phase = -1};
+}
+
+static enum mcp_status change(struct mcp_context *ctx, const struct mcp_plan_changes *changes,
+                              struct mcp_plan_file *out)
+{
+    const struct mcp_rank_map *map = out->plan.rank_map;
+    if (map != NULL) /* now that its cluster is known: counted once */
+        MCP_TRY(mcp_plan_place(ctx->arena, &out->plan, &out->cluster, map->gpu_of_rank, &ctx->err));
+    if (changes->schedule >= 0)
+        out->plan.schedule = (enum mcp_schedule)changes->schedule;
+    mcp_switch_optimizer(changes->optimizer, changes->phase, &out->job);
+    MCP_TRY(mcp_job_check(&out->job, &ctx->err));
+    MCP_TRY(mcp_switch_overlap(ctx->arena, changes->overlap, &out->stack, &out->plan.overlap,
+                               &ctx->err));
+    return mcp_switch_placement(ctx->arena, changes->placement, &out->cluster, &out->plan,
+                                &ctx->err);
+}
+
+enum mcp_status mcp_plan_file_load(struct mcp_context *ctx, const char *path,
+                                   const struct mcp_plan_changes *changes,
                                    struct mcp_plan_file *out)
 {
     struct mcp_json *json;
@@ -49,11 +71,7 @@ enum mcp_status mcp_plan_file_load(struct mcp_context *ctx, const char *path, in
     MCP_TRY(name_file(ctx, path, read_question(ctx, json, out)));
     MCP_TRY(mcp_plan_from_json(ctx->arena, json, &out->plan, &ctx->err));
     MCP_TRY(mcp_plan_file_done(json, &ctx->err));
-    if (out->plan.rank_map != NULL) /* now that its cluster is known: counted once */
-        MCP_TRY(mcp_plan_place(ctx->arena, &out->plan, &out->cluster,
-                               out->plan.rank_map->gpu_of_rank, &ctx->err));
-    if (schedule >= 0)
-        out->plan.schedule = (enum mcp_schedule)schedule;
+    MCP_TRY(change(ctx, changes, out));
     if (!mcp_legal(ctx->arena, &out->question, &out->plan, &refusals))
         return mcp_fail(&ctx->err, MCP_INVALID, "%s: %s", mcp_shown(ctx->arena, path),
                         refusals.items[0].text);

@@ -17,9 +17,16 @@ struct mcp_plan_file {
     struct mcp_program program;
 };
 
-/* Loaded, legal, built and verified. `schedule`: an enum mcp_schedule to play instead of the
- * plan's; -1: none. */
-enum mcp_status mcp_plan_file_load(struct mcp_context *ctx, const char *path, int schedule,
+/* What is to be otherwise than the file says; see cli/switches.h. */
+struct mcp_plan_changes {
+    int schedule, optimizer, phase;  /* enums of the plan and the job; -1: as it says */
+    const char *overlap, *placement; /* NULL: as it says */
+};
+struct mcp_plan_changes mcp_plan_unchanged(void);
+
+/* Loaded, changed, legal, built and verified. */
+enum mcp_status mcp_plan_file_load(struct mcp_context *ctx, const char *path,
+                                   const struct mcp_plan_changes *changes,
                                    struct mcp_plan_file *out);
 
 #endif

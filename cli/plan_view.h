@@ -39,7 +39,7 @@ struct mcp_plan_view {
     const struct mcp_prediction *prediction;
     struct mcp_refusals refusals; /* of the plan; empty when it can be run */
     const struct mcp_answer *answer;
-    const struct mcp_prediction *predictions;    /* [answer->count] */
+    const struct mcp_prediction *predictions; /* [answer->count] */
     int num_refined; /* plans that --refine played, the fastest played first */
     const struct mcp_refined *refined;
     const char *not_refined; /* why it played none; NULL: it was not asked to, or interrupted */

@@ -11,6 +11,8 @@ struct mcp_sim_args {
     double noise;
     int64_t seed, max_spans;
     const char *slow_rank, *slow_link, *dead_link, *ranks;
+    struct mcp_choice optimizer, phase;
+    const char *overlap, *placement;
     struct mcp_choice level, schedule, collective_algorithm;
     const char *timeline, *trace, *report;
 };

@@ -193,6 +193,11 @@ void mcp_savings_of(struct mcp_arena *arena, const struct mcp_question *question
         *overlap_at(&one.plan.overlap, i) = *overlap_at(&all.plan.overlap, i) = true;
         add_row(&one, overlaps[i].name, overlaps[i].text, out);
     }
+    if (out->count > 2) {
+        struct asked hidden = none;
+        hidden.plan.overlap = all.plan.overlap;
+        add_row(&hidden, "overlap", "all of what is hidden", out);
+    }
     if (can_compress(plan)) {
         struct asked one = none;
         mcp_switch_optimizer(MCP_OPTIMIZER_ONE_BIT_ADAM, -1, &one.job);

@@ -24,12 +24,13 @@ void mcp_switch_optimizer(int optimizer, int phase, struct mcp_job *job);
 /* What each switch saves a plan: one row with none of them, one with each alone, one with
  * all. Rows of what the plan has no use for are left out. */
 struct mcp_saving {
-    const char *name; /* "none", a key of overlap, "one_bit_adam", "topology", "all" */
+    const char *name; /* "none", a key of overlap, "overlap" (all of those where there are
+                       * several), "one_bit_adam", "topology", "all" */
     const char *text; /* for people */
     double iteration_s, exposed_comm_frac;
     double played_s; /* by entry (sim/sim.h) */
 };
-#define MCP_MOST_SAVINGS 10
+#define MCP_MOST_SAVINGS 11
 struct mcp_savings {
     int count;
     struct mcp_saving rows[MCP_MOST_SAVINGS];
