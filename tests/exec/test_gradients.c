@@ -1,0 +1,137 @@
+/* tests/exec/test_gradients.c: losses and every gradient against PyTorch's
+ * (tests/golden/make_gradients.py). */
+#include "alone.h"
+
+#include "core/safetensors.h"
+#include "core/text.h"
+
+#include <criterion/parameterized.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BATCH = 2, LENGTH = 11 };
+
+struct case_golden {
+    char name[16];
+    int num_microbatches;
+    enum mcp_recompute recompute;
+};
+
+/* One of "weights." and "gradients.": L, PART, and how many copies of it there are. */
+struct key {
+    int layer, copies;
+    const char *part;
+    int64_t elements; /* of a copy */
+};
+
+static bool parse_key(const struct mcp_tensor *tensor, const char *prefix, struct key *out)
+{
+    const char *text = tensor->name;
+    if (!mcp_starts_with(text, prefix))
+        return false;
+    text += strlen(prefix);
+    out->layer = text[0] - '0';
+    out->part = text + 2;
+    out->copies = tensor->num_dims == 3 ? (int)tensor->shape[0] : 1;
+    out->elements = tensor->bytes / 4 / out->copies;
+    return true;
+}
+
+static void load_weights(struct alone *alone, const struct mcp_safetensors *file)
+{
+    for (int i = 0; i < file->num_tensors; i++) {
+        const struct mcp_tensor *tensor = &file->tensors[i];
+        struct key key;
+        if (!parse_key(tensor, "weights.", &key))
+            continue;
+        for (int copy = 0; copy < key.copies; copy++) {
+            float *weight = alone_weight(alone, key.layer, key.part, false, copy);
+            cr_assert(weight != NULL, "no %s in layer %d", key.part, key.layer);
+            memcpy(weight, (const char *)tensor->data + copy * key.elements * 4,
+                   (size_t)key.elements * 4);
+        }
+    }
+}
+
+static double value_at(const struct mcp_tensor *tensor, int64_t element)
+{
+    float value;
+    memcpy(&value, (const char *)tensor->data + element * 4, sizeof value);
+    return (double)value;
+}
+
+static double largest_of(const struct mcp_tensor *tensor)
+{
+    double largest = 0;
+    for (int64_t i = 0; i < tensor->bytes / 4; i++)
+        largest = fmax(largest, fabs(value_at(tensor, i)));
+    return largest;
+}
+
+/* Elements that differ by more than 1e-5 of the tensor's largest. */
+static int count_different(struct alone *alone, const struct mcp_tensor *tensor,
+                           const struct key *key)
+{
+    double limit = 1e-5 * largest_of(tensor);
+    int count = 0;
+    for (int copy = 0; copy < key->copies; copy++) {
+        const float *got = alone_weight(alone, key->layer, key->part, true, copy);
+        for (int64_t k = 0; k < key->elements; k++) {
+            double want = value_at(tensor, copy * key->elements + k);
+            count += !(fabs((double)got[k] - want) <= limit);
+        }
+    }
+    return count;
+}
+
+static void expect_gradients(struct alone *alone, const struct mcp_safetensors *file,
+                             const char *name)
+{
+    int checked = 0;
+    for (int i = 0; i < file->num_tensors; i++) {
+        struct key key;
+        if (!parse_key(&file->tensors[i], "gradients.", &key))
+            continue;
+        int different = count_different(alone, &file->tensors[i], &key);
+        cr_expect(eq(int, different, 0), "%s: %s", name, file->tensors[i].name);
+        checked++;
+    }
+    cr_expect(checked >= 9, "%s: %d gradients", name, checked);
+}
+
+ParameterizedTestParameters(gradients, like_pytorch)
+{
+    static struct case_golden cases[] = {
+        {"gpt2", 1, MCP_RECOMPUTE_NONE},       {"gpt2", 2, MCP_RECOMPUTE_FULL},
+        {"gpt2_erf", 1, MCP_RECOMPUTE_NONE},   {"llama", 1, MCP_RECOMPUTE_NONE},
+        {"llama", 2, MCP_RECOMPUTE_SELECTIVE}, {"mixtral", 1, MCP_RECOMPUTE_NONE},
+        {"mixtral", 2, MCP_RECOMPUTE_FULL},    {"qwen2", 1, MCP_RECOMPUTE_NONE},
+        {"qwen3_moe", 1, MCP_RECOMPUTE_NONE},
+    };
+    return cr_make_param_array(struct case_golden, cases, sizeof cases / sizeof *cases);
+}
+
+ParameterizedTest(struct case_golden *c, gradients, like_pytorch)
+{
+    struct alone alone = {.ids = NULL};
+    struct mcp_safetensors file;
+    struct mcp_error err = {""};
+    char path[64];
+    struct mcp_arena *arena = mcp_arena_new();
+    snprintf(path, sizeof path, "tests/golden/gradients/%s.safetensors", c->name);
+    cr_assert(mcp_safetensors_read(arena, path, &file, &err) == MCP_OK, "%s", err.text);
+    alone_model(&alone, mcp_safetensors_note(&file, "config"), BATCH / c->num_microbatches, LENGTH);
+    alone_build(&alone, c->num_microbatches, c->recompute);
+    load_weights(&alone, &file);
+    int32_t ids[BATCH * (LENGTH + 1)];
+    memcpy(ids, mcp_safetensors_find(&file, "ids")->data, sizeof ids);
+    alone.ids = ids;
+    alone_step(&alone, false);
+    double want = value_at(mcp_safetensors_find(&file, "loss"), 0);
+    double loss = (double)*(float *)alone.rank_buffers[MCP_RANK_LOSS] / (BATCH * LENGTH);
+    cr_expect(fabs(loss - want) <= 1e-5 * want, "%s: loss %.7g, PyTorch %.7g", c->name, loss, want);
+    expect_gradients(&alone, &file, c->name);
+    mcp_arena_free(alone.setup.arena);
+    mcp_arena_free(arena);
+}
