@@ -5,6 +5,7 @@
 #include "core/safetensors.h"
 #include "core/text.h"
 
+#include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 #include <math.h>
 #include <stdio.h>
