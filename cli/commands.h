@@ -18,6 +18,7 @@ enum mcp_status mcp_cmd_model(struct mcp_context *ctx, int argc, char **argv);
 enum mcp_status mcp_cmd_topo(struct mcp_context *ctx, int argc, char **argv);
 enum mcp_status mcp_cmd_validate(struct mcp_context *ctx, int argc, char **argv);
 enum mcp_status mcp_cmd_compare(struct mcp_context *ctx, int argc, char **argv);
+enum mcp_status mcp_cmd_data(struct mcp_context *ctx, int argc, char **argv);
 enum mcp_status mcp_cmd_capacity(struct mcp_context *ctx, int argc, char **argv);
 
 #endif
