@@ -166,6 +166,33 @@ static void add_what_ifs(struct mcp_report *report, const struct mcp_plan_view *
                      table);
 }
 
+/* What of each step waits for transfers, and what does not. */
+static void add_savings_bars(struct mcp_report *report, const struct mcp_savings *savings)
+{
+    enum { NUM_PARTS = 2 };
+    static const struct mcp_report_part parts[NUM_PARTS] = {
+        {"all else", MCP_COST_MATMUL}, {"waiting for transfers", MCP_COST_TENSOR}};
+    struct mcp_arena *arena = report->arena;
+    const char **rows = MCP_ARRAY(arena, savings->count, const char *);
+    double *values = MCP_ARRAY(arena, savings->count * NUM_PARTS, double);
+    for (int i = 0; i < savings->count; i++) {
+        const struct mcp_saving *row = &savings->rows[i];
+        rows[i] = row->name;
+        values[i * NUM_PARTS + 1] = row->iteration_s * row->exposed_comm_frac;
+        values[i * NUM_PARTS] = row->iteration_s - values[i * NUM_PARTS + 1];
+    }
+    const struct mcp_report_bars bars = {"A step with each of them, mean over all ranks",
+                                         NUM_PARTS,
+                                         savings->count,
+                                         parts,
+                                         rows,
+                                         values,
+                                         MCP_SECONDS,
+                                         NAN,
+                                         ""};
+    mcp_report_bars(report, &bars);
+}
+
 void mcp_plan_report_savings(struct mcp_report *report, const struct mcp_plan_view *view)
 {
     if (view->savings == NULL)
@@ -176,6 +203,7 @@ void mcp_plan_report_savings(struct mcp_report *report, const struct mcp_plan_vi
                      "None of them, each alone, and all; communication that compute waits for as a "
                      "share of the step",
                      mcp_savings_table(report->arena, view->savings));
+    add_savings_bars(report, view->savings);
 }
 
 void mcp_plan_report_others(struct mcp_report *report, const struct mcp_plan_view *view)
