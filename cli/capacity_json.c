@@ -91,6 +91,21 @@ static void set_result(struct mcp_json *object, const struct mcp_capacity_row *r
     mcp_json_set_bool(object, "answer", row->answer);
 }
 
+/* {"tensor_parallel": ["8", "8"]}: from, to. */
+static void set_pins(struct mcp_arena *arena, struct mcp_json *json,
+                     const struct mcp_plan_space *space)
+{
+    struct mcp_json *object = mcp_json_set_object(json, "pinned");
+    for (int i = 0; i < MCP_NUM_KNOBS; i++) {
+        enum mcp_knob knob = (enum mcp_knob)i;
+        if (!space->knobs[i].given)
+            continue;
+        struct mcp_json *ends = mcp_json_set_array(object, mcp_knob_names[i]);
+        mcp_json_add_string(ends, mcp_knob_text(arena, knob, space->knobs[i].low));
+        mcp_json_add_string(ends, mcp_knob_text(arena, knob, space->knobs[i].high));
+    }
+}
+
 static void add_row(struct mcp_json *rows, const struct mcp_capacity_view *view,
                     const struct mcp_capacity_row *row)
 {
@@ -117,6 +132,7 @@ struct mcp_json *mcp_capacity_json(struct mcp_arena *arena, const struct mcp_cap
     mcp_job_to_json(question->job, mcp_json_set_object(json, "job"));
     mcp_json_set_string(json, "stack", question->stack->name);
     set_ask(json, view->ask);
+    set_pins(arena, json, view->space);
     mcp_json_set_string(json, "ordered_by", orders[capacity->order]);
     mcp_json_set_bool(json, "interrupted", capacity->interrupted);
     if (capacity->best < 0)

@@ -3,17 +3,18 @@
 #include "cli/commands.h"
 #include "cli/plan_options.h"
 #include "cli/plan_watch.h"
+#include "cli/report_parts.h"
 #include "core/units.h"
 #include "planner/explain.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MOST_MACHINES = 16, MOST_SIZES = 256, MOST_OPTIONS = 40 };
+enum { MOST_MACHINES = 16, MOST_SIZES = 256, MOST_OPTIONS = 40 + MCP_MOST_DEGREE_OPTIONS };
 
 struct args {
     struct mcp_plan_args plan; /* the question; its cluster is the list */
-    const char *tokens, *power, *gpus, *failures, *jobs;
+    const char *tokens, *power, *gpus, *failures, *jobs, *report;
     const char *checkpoint_bandwidth, *checkpoint_stall, *recovery, *repair;
     double deadline_days;
     struct mcp_strings price;
@@ -24,7 +25,8 @@ static const char description[] =
     "Every size of every kind of machine is planned as mcpplan plan does; the time is that of its "
     "iterations over the share of time that failures leave. Says how many of which machines meet "
     "a deadline, a budget or a cap on power, and where the knee is. Prices and powers that no "
-    "file states are unknown, and said to be. Ctrl-C shows the sizes planned so far.\n"
+    "file states are unknown, and said to be. Ctrl-C shows the sizes planned so far. A size whose "
+    "plans cannot be as pinned is shown with the reason.\n"
     "--cluster takes names joined by commas; dgx-h100:64 are 64 nodes at most, and "
     "dgx-h100:1+dgx-a100:2 is a mix in the ratio 1 to 2. --failures takes a rate per 1,000 "
     "node-days of 8 GPUs, an interval 4..7, or a population: none, dedicated (Llama 3, 3.79 to "
@@ -107,6 +109,9 @@ static struct mcp_option *failure_options(struct args *a, struct mcp_option *at)
         {"checkpoint-stall", MCP_OPT_STRING, &a->checkpoint_stall,
          "that a checkpoint stops training (default: as long as it takes to write)"},
         {"checkpoint-keep", MCP_OPT_COUNT, &a->ask.checkpoint_keep, "checkpoints in storage"},
+        {"What to write", MCP_OPT_HEADING, NULL, NULL},
+        {"report", MCP_OPT_FILE, &a->report,
+         "the answer with charts: a page (FILE.html) or Markdown (FILE.md)"},
     };
     return add_rows(at, rows, MCP_COUNT_OF(rows));
 }
@@ -121,7 +126,15 @@ static enum mcp_status check_needed(struct mcp_context *ctx, const struct args *
                         "--model, --cluster and --tokens");
     for (size_t i = 0; i < MCP_COUNT_OF(needed) && args->jobs == NULL; i++)
         MCP_TRY(mcp_options_need(usage, needed[i], &ctx->err));
-    return MCP_OK;
+    const struct mcp_plan_space space = mcp_plan_space_of(&args->plan);
+    for (int knob = 0; knob < MCP_NUM_KNOBS && args->jobs != NULL; knob++)
+        if (space.knobs[knob].given)
+            return mcp_fail(&ctx->err, MCP_USAGE,
+                            "--jobs FILE plans each job on its own; leave out what pins %s",
+                            mcp_knob_names[knob]);
+    if (args->jobs != NULL && args->report != NULL)
+        return mcp_fail(&ctx->err, MCP_USAGE, "--jobs FILE has no report; leave out --report");
+    return args->report != NULL ? mcp_report_file_check(args->report, &ctx->err) : MCP_OK;
 }
 
 /* False: return ctx->status. */
@@ -130,6 +143,7 @@ static bool parse(struct mcp_context *ctx, struct args *args, int argc, char **a
     struct mcp_option options[MOST_OPTIONS];
     struct mcp_option *end = question_options(args, options);
     end = limit_options(args, end);
+    end = mcp_plan_degree_options(&args->plan, end);
     end = failure_options(args, end);
     const struct mcp_usage usage = {
         .command = "capacity",
@@ -417,43 +431,57 @@ static enum mcp_status check_known(struct mcp_context *ctx, const struct mcp_cap
     return MCP_OK;
 }
 
-static void say_aside(void *context, const char *what)
+struct progress {
+    struct mcp_plan_watch watch;
+    struct mcp_arena *arena;
+    int planned;
+};
+
+static void say_size(void *context, const char *what)
 {
-    mcp_plan_watch_aside(context, what);
+    struct progress *progress = context;
+    mcp_plan_watch_part(&progress->watch,
+                        mcp_format(progress->arena, "%s, %d planned", what, progress->planned++),
+                        "shows the sizes planned so far");
 }
 
 static enum mcp_status answer(struct mcp_context *ctx, const struct args *args,
                               struct mcp_capacity_view *view)
 {
-    struct mcp_plan_watch watch;
+    struct progress progress = {.arena = ctx->arena};
     struct mcp_capacity *capacity = MCP_NEW(ctx->arena, struct mcp_capacity);
-    const struct mcp_plan_space space = mcp_plan_space_of(&args->plan);
+    struct mcp_plan_space *space = MCP_NEW(ctx->arena, struct mcp_plan_space);
     struct mcp_search_options options = {.objective = MCP_OBJECTIVE_TIME, .top = 1};
-    mcp_plan_watch_begin(&watch, &options);
+    *space = mcp_plan_space_of(&args->plan);
+    view->space = space;
+    mcp_plan_watch_begin(&progress.watch, &options);
     const struct mcp_capacity_sweep sweep = {
         .ask = view->ask,
         .num_machines = view->num_machines,
         .machines = view->machines,
-        .space = &space,
+        .space = space,
         .options = &options,
-        .planning = say_aside,
-        .context = &watch,
+        .planning = say_size,
+        .context = &progress,
     };
     mcp_capacity_sweep(ctx->arena, &sweep, capacity);
-    mcp_plan_watch_end(&watch);
+    mcp_plan_watch_end(&progress.watch);
     view->capacity = capacity;
     if (capacity->interrupted)
         mcp_note("interrupted: only the sizes planned so far are shown");
     return MCP_OK;
 }
 
-static enum mcp_status show(struct mcp_context *ctx, const struct mcp_capacity_view *view)
+static enum mcp_status show(struct mcp_context *ctx, const struct args *args,
+                            const struct mcp_capacity_view *view)
 {
     struct mcp_text text = mcp_text_new(ctx->arena);
     bool refused = view->capacity->best < 0;
     mcp_capacity_text(&text, &ctx->style, view);
     if (refused)
         ctx->output_path = NULL; /* a refusal leaves no file */
+    if (!refused && args->report != NULL)
+        MCP_TRY(mcp_capacity_report_write(ctx, args->report, view));
     MCP_TRY(mcp_output_result(ctx, &text, mcp_capacity_json(ctx->arena, view)));
     return refused ? mcp_capacity_fail(ctx->arena, view, &ctx->err) : MCP_OK;
 }
@@ -478,5 +506,5 @@ enum mcp_status mcp_cmd_capacity(struct mcp_context *ctx, int argc, char **argv)
     MCP_TRY(read_machines(ctx, &args, machines, &view.num_machines));
     MCP_TRY(check_known(ctx, &args.ask, machines, view.num_machines));
     MCP_TRY(answer(ctx, &args, &view));
-    return show(ctx, &view);
+    return show(ctx, &args, &view);
 }

@@ -74,7 +74,7 @@ static struct mcp_option *question_options(struct mcp_plan_args *a, struct mcp_o
     return add_rows(at, rows, MCP_COUNT_OF(rows));
 }
 
-static struct mcp_option *degree_options(struct mcp_plan_args *a, struct mcp_option *at)
+struct mcp_option *mcp_plan_degree_options(struct mcp_plan_args *a, struct mcp_option *at)
 {
     struct mcp_range *degrees = a->degrees;
     const struct mcp_option rows[] = {
@@ -178,7 +178,7 @@ bool mcp_plan_args_parse(struct mcp_context *ctx, struct mcp_plan_args *args, in
 {
     struct mcp_option options[MOST_OPTIONS];
     struct mcp_option *end = question_options(args, options);
-    end = degree_options(args, end);
+    end = mcp_plan_degree_options(args, end);
     end = search_options(args, end);
     const struct mcp_usage usage = {
         .command = "plan",

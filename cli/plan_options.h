@@ -27,6 +27,11 @@ struct mcp_plan_args mcp_plan_args_default(void);
 bool mcp_plan_args_parse(struct mcp_context *ctx, struct mcp_plan_args *args, int argc,
                          char **argv);
 
+/* Options that pin or bound what a search may choose, for tables of other commands: at most
+ * MCP_MOST_DEGREE_OPTIONS from `at` on. Returns what follows the last. */
+enum { MCP_MOST_DEGREE_OPTIONS = 24 };
+struct mcp_option *mcp_plan_degree_options(struct mcp_plan_args *args, struct mcp_option *at);
+
 /* The question with what it points to. */
 struct mcp_plan_question {
     struct mcp_model model;

@@ -43,7 +43,7 @@ static const char *progress_text(const struct mcp_plan_watch *watch, double done
 {
     const char *found = "nothing that fits yet";
     if (watch->aside)
-        return mcp_format(watch->scratch, "%s, ctrl-C leaves it out", watch->aside);
+        return mcp_format(watch->scratch, "%s, ctrl-C %s", watch->aside, watch->stops);
     if (best)
         found = mcp_format(watch->scratch, "best so far %s, ctrl-C takes it",
                            mcp_show(watch->scratch, best->iteration_s, MCP_SECONDS));
@@ -92,7 +92,13 @@ void mcp_plan_watch_begin(struct mcp_plan_watch *watch, struct mcp_search_option
 
 void mcp_plan_watch_aside(struct mcp_plan_watch *watch, const char *what)
 {
+    mcp_plan_watch_part(watch, what, "leaves it out");
+}
+
+void mcp_plan_watch_part(struct mcp_plan_watch *watch, const char *what, const char *stops)
+{
     watch->aside = what;
+    watch->stops = stops;
 }
 
 void mcp_plan_watch_end(struct mcp_plan_watch *watch)

@@ -13,6 +13,7 @@ struct mcp_plan_watch {
     bool shown;
     double began_s, shown_s;
     const char *aside;       /* NULL: the search for the answer itself */
+    const char *stops;       /* what ctrl-C does then */
     struct sigaction before; /* what SIGINT did */
 };
 
@@ -21,6 +22,8 @@ struct mcp_plan_watch {
 void mcp_plan_watch_begin(struct mcp_plan_watch *watch, struct mcp_search_options *options);
 /* What searches from here on are for, beside the answer: "what would change it". */
 void mcp_plan_watch_aside(struct mcp_plan_watch *watch, const char *what);
+/* The same where ctrl-C does not leave it out: "shows the sizes planned so far". */
+void mcp_plan_watch_part(struct mcp_plan_watch *watch, const char *what, const char *stops);
 /* Clears the line; SIGINT does again what it did. */
 void mcp_plan_watch_end(struct mcp_plan_watch *watch);
 /* Has a SIGINT come since begin? */

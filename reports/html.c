@@ -145,6 +145,9 @@ static void put_chart(struct mcp_text *out, const struct mcp_report_block *block
     } else if (block->kind == MCP_REPORT_LINES) {
         mcp_html_lines(out, &block->lines);
         table = mcp_report_lines_table(arena, &block->lines);
+    } else if (block->kind == MCP_REPORT_CURVES) {
+        mcp_html_curves(out, &block->curves);
+        table = mcp_report_curves_table(arena, &block->curves);
     } else if (block->kind == MCP_REPORT_GANTT) {
         mcp_html_gantt(out, &block->gantt);
         table = mcp_report_gantt_table(arena, &block->gantt);

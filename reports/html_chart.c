@@ -44,7 +44,10 @@ void mcp_html_legend(struct mcp_text *out, const struct mcp_report_part *parts, 
 
 double mcp_html_round_step(double most, int parts, enum mcp_dimension dimension)
 {
-    double unit = dimension == MCP_BYTES ? (double)(1 << 30) : 1;
+    const double day_s = 86400;
+    double unit = dimension == MCP_BYTES                         ? (double)(1 << 30)
+                  : dimension == MCP_SECONDS && most > 2 * day_s ? day_s
+                                                                 : 1;
     double rough = most / unit / parts;
     if (!(rough > 0) || !isfinite(rough))
         return unit;

@@ -97,6 +97,9 @@ static void put_chart(struct mcp_text *out, const struct mcp_report_block *block
     } else if (block->kind == MCP_REPORT_LINES) {
         put_table(out, block->lines.title, mcp_report_lines_table(arena, &block->lines));
         put_limit(out, block->lines.limit, block->lines.limit_text);
+    } else if (block->kind == MCP_REPORT_CURVES) {
+        put_table(out, block->curves.title, mcp_report_curves_table(arena, &block->curves));
+        put_limit(out, block->curves.limit, block->curves.limit_text);
     } else if (block->kind == MCP_REPORT_GANTT) {
         put_table(out, block->gantt.title, mcp_report_gantt_table(arena, &block->gantt));
     } else {

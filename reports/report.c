@@ -51,6 +51,11 @@ void mcp_report_lines(struct mcp_report *report, const struct mcp_report_lines *
     add(report, MCP_REPORT_LINES)->lines = *lines;
 }
 
+void mcp_report_curves(struct mcp_report *report, const struct mcp_report_curves *curves)
+{
+    add(report, MCP_REPORT_CURVES)->curves = *curves;
+}
+
 void mcp_report_grid(struct mcp_report *report, const struct mcp_report_grid *grid)
 {
     add(report, MCP_REPORT_GRID)->grid = *grid;
@@ -118,6 +123,26 @@ const struct mcp_table *mcp_report_lines_table(struct mcp_arena *arena,
         mcp_table_cell(table, "%s",
                        mcp_show(arena, lines->seconds * at / lines->num_points, MCP_SECONDS));
     }
+    return table;
+}
+
+const struct mcp_table *mcp_report_curves_table(struct mcp_arena *arena,
+                                                const struct mcp_report_curves *curves)
+{
+    const struct mcp_column columns[] = {
+        {"", "", MCP_LEFT},      {curves->x_name, "", MCP_RIGHT}, {curves->y_name, "", MCP_RIGHT},
+        {"from", "", MCP_RIGHT}, {"to", "", MCP_RIGHT},           {"", "", MCP_LEFT}};
+    struct mcp_table *table = mcp_table_new(arena, columns, (int)MCP_COUNT_OF(columns));
+    for (int c = 0; c < curves->num_curves; c++)
+        for (int i = 0; i < curves->curves[c].num_points; i++) {
+            const struct mcp_report_point *point = &curves->curves[c].points[i];
+            mcp_table_cell(table, "%s", curves->curves[c].name);
+            mcp_table_cell(table, "%s", mcp_show_integer(arena, (int64_t)point->x));
+            mcp_table_cell(table, "%.4g", point->y);
+            mcp_table_cell(table, "%.4g", point->low);
+            mcp_table_cell(table, "%.4g", point->high);
+            mcp_table_cell(table, "%s", point->mark);
+        }
     return table;
 }
 

@@ -55,6 +55,26 @@ struct mcp_report_lines {
     const char *limit_text;
 };
 
+/* What more of x brings of y, both on scales of powers. Every x and y is above 0; low and high
+ * bound y. */
+struct mcp_report_point {
+    double x, y, low, high;
+    const char *mark; /* beside it; "" for none */
+};
+struct mcp_report_curve {
+    const char *name;
+    int ink; /* one of 0, 1, 4, 5, 6, 8, 9, 10 */
+    int num_points;
+    const struct mcp_report_point *points; /* ascending in x */
+};
+struct mcp_report_curves {
+    const char *title, *x_name, *y_name; /* "GPUs", "days" */
+    int num_curves;
+    const struct mcp_report_curve *curves;
+    double limit; /* of y, a line across; NaN: none */
+    const char *limit_text;
+};
+
 /* Machines in rows, each cell a device with a number out of 0 .. most. */
 struct mcp_report_grid_row {
     const char *label, *note;
@@ -81,6 +101,7 @@ enum mcp_report_kind {
     MCP_REPORT_MORE, /* a table that is closed until asked for */
     MCP_REPORT_BARS,
     MCP_REPORT_LINES,
+    MCP_REPORT_CURVES,
     MCP_REPORT_GRID,
     MCP_REPORT_GANTT
 };
@@ -94,6 +115,7 @@ struct mcp_report_block {
         const struct mcp_table *table;
         struct mcp_report_bars bars;
         struct mcp_report_lines lines;
+        struct mcp_report_curves curves;
         struct mcp_report_grid grid;
         struct mcp_gantt gantt;
     };
@@ -119,6 +141,7 @@ void mcp_report_table(struct mcp_report *report, enum mcp_report_kind kind, cons
                       const struct mcp_table *table);
 void mcp_report_bars(struct mcp_report *report, const struct mcp_report_bars *bars);
 void mcp_report_lines(struct mcp_report *report, const struct mcp_report_lines *lines);
+void mcp_report_curves(struct mcp_report *report, const struct mcp_report_curves *curves);
 void mcp_report_grid(struct mcp_report *report, const struct mcp_report_grid *grid);
 void mcp_report_gantt(struct mcp_report *report, const struct mcp_gantt *gantt);
 
@@ -127,6 +150,8 @@ const struct mcp_table *mcp_report_bars_table(struct mcp_arena *arena,
                                               const struct mcp_report_bars *bars);
 const struct mcp_table *mcp_report_lines_table(struct mcp_arena *arena,
                                                const struct mcp_report_lines *lines);
+const struct mcp_table *mcp_report_curves_table(struct mcp_arena *arena,
+                                                const struct mcp_report_curves *curves);
 const struct mcp_table *mcp_report_gantt_table(struct mcp_arena *arena,
                                                const struct mcp_gantt *gantt);
 

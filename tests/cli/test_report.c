@@ -133,3 +133,68 @@ Test(cli, report_is_left_out_where_there_is_no_plan)
     cr_expect(eq(ptr, (void *)written(arena, "a.html", words), NULL));
     mcp_arena_free(arena);
 }
+
+/* On a page and in Markdown alike. */
+static void expect_facts(struct mcp_arena *arena, char words[][WORD], const char *const *facts,
+                         size_t count)
+{
+    const char *page = written(arena, "a.html", words), *again = written(arena, "b.html", words);
+    const char *markdown = written(arena, "a.md", words);
+    cr_assert(page && again && markdown);
+    cr_expect(eq(str, (char *)page, (char *)again));
+    for (size_t i = 0; i < count; i++) {
+        cr_expect(ne(ptr, strstr(page, facts[i]), NULL), "the page: %s", facts[i]);
+        cr_expect(ne(ptr, strstr(markdown, facts[i]), NULL), "Markdown: %s", facts[i]);
+    }
+}
+
+Test(cli, report_of_how_many_machines)
+{
+    char words[MAX_WORDS][WORD] = {"capacity",
+                                   "--model=tiny",
+                                   "--cluster=dgx-h100,dgx-a100",
+                                   "--tokens=1T",
+                                   "--gpus=8,16",
+                                   "--global-batch-size=64",
+                                   "--deadline=100",
+                                   "--report",
+                                   "@",
+                                   "~"};
+    static const char *const facts[] = {"How many, how long", "Days by number of GPUs", "deadline",
+                                        "dgx-a100",           "What failures take",     "training",
+                                        "What it rests on",   "Llama 3 405B",           "unknown"};
+    struct mcp_arena *arena = mcp_arena_new();
+    expect_facts(arena, words, facts, MCP_COUNT_OF(facts));
+    mcp_arena_free(arena);
+}
+
+Test(cli, report_of_two_timelines)
+{
+    char plan[MAX_WORDS][WORD] = {"plan",
+                                  "--model=tiny",
+                                  "--cluster=dgx-h100",
+                                  "--global-batch-size=64",
+                                  "--pipeline-parallel=2",
+                                  "-o",
+                                  "@",
+                                  "~"};
+    char words[MAX_WORDS][WORD] = {"compare", "", "", "--threshold=0.1", "--report", "@", "~"};
+    static const char *const facts[] = {"takes as long as A's",
+                                        "The step over time",
+                                        "rank 0",
+                                        "Kinds of op",
+                                        "in all",
+                                        "threshold",
+                                        "forward",
+                                        "compute"};
+    struct mcp_arena *arena = mcp_arena_new();
+    const char *json = written(arena, "plan.json", plan);
+    char path[TEMPORARY_PATH];
+    cr_assert(ne(ptr, (void *)json, NULL));
+    child_write_file(path, json, strlen(json));
+    memcpy(words[1], path, sizeof path);
+    memcpy(words[2], path, sizeof path);
+    expect_facts(arena, words, facts, MCP_COUNT_OF(facts));
+    unlink(path);
+    mcp_arena_free(arena);
+}

@@ -153,6 +153,37 @@ Test(watch, ctrl_c_before_anything_fits)
     mcp_arena_free(s.arena);
 }
 
+Test(watch, ctrl_c_shows_the_sizes_planned_so_far)
+{
+    struct session s;
+    char *argv[] = {program(),
+                    "capacity",
+                    "--model",
+                    "deepseek-v3",
+                    "--cluster",
+                    "dgx-h100",
+                    "--gpus",
+                    "512..16384",
+                    "--global-batch-size",
+                    "15360",
+                    "--tokens",
+                    "15T",
+                    "--sequence-length",
+                    "4096",
+                    NULL};
+    start(&s, argv);
+    read_until(&s, "of dgx-h100, 2 planned, ctrl-C shows the sizes planned so far");
+    kill(s.pid, SIGINT);
+    const char *out = finish(&s);
+    cr_expect(eq(int, s.status, 0));
+    cr_expect(strstr(out, "interrupted: sizes are missing") != NULL, "%s", out);
+    cr_expect(strstr(out, "512") != NULL, "%s", out);
+    cr_expect(strstr(s.seen.data, "note: interrupted: only the sizes planned so far are shown") !=
+                  NULL,
+              "%s", mcp_printable(s.arena, s.seen.data));
+    mcp_arena_free(s.arena);
+}
+
 /* Everything else that is run in a child, as signals may end it. */
 static int in_a_child(void (*run)(void))
 {

@@ -54,10 +54,15 @@ static void add_charts(struct mcp_report *report)
                                          values, MCP_SECONDS, 4, "limit"};
     const struct mcp_report_lines lines = {"lines",   2,   2,   parts,     values,
                                            MCP_BYTES, 1.5, NAN, "no limit"};
+    static const struct mcp_report_point points[] = {
+        {64, 100, 95, 110, ""}, {128, 52, 50, 56, hostile}, {4096, 0.004, 0.003, 0.2, "knee"}};
+    static const struct mcp_report_curve curve[] = {{hostile, 1, 3, points}, {"one", 5, 1, points}};
+    const struct mcp_report_curves curves = {"sizes", "GPUs", "days", 2, curve, 60, "deadline"};
     const struct mcp_report_grid grid = {"nodes", "stage of a GPU", 1, 1, &row, 0};
     const struct mcp_gantt gantt = gantt_of(report->arena, ROWS, MICROBATCHES);
     mcp_report_bars(report, &bars);
     mcp_report_lines(report, &lines);
+    mcp_report_curves(report, &curves);
     mcp_report_grid(report, &grid);
     mcp_report_gantt(report, &gantt);
 }
@@ -132,8 +137,8 @@ Test(html, gives_each_drawing_a_role_and_a_title)
 {
     struct mcp_arena *arena = mcp_arena_new();
     const char *page = page_of(arena);
-    cr_expect(eq(int, count(page, "<svg "), 4));
-    cr_expect(eq(int, count(page, "role=\"img\"><title>"), 4));
+    cr_expect(eq(int, count(page, "<svg "), 5));
+    cr_expect(eq(int, count(page, "role=\"img\"><title>"), 5));
     cr_expect(ne(ptr, strstr(page, "prefers-color-scheme: dark"), NULL));
     cr_expect(ne(ptr, strstr(page, "@media print"), NULL));
     mcp_arena_free(arena);
