@@ -91,6 +91,9 @@ void mcp_plan_report_answer(struct mcp_report *report, const struct mcp_plan_vie
     for (int i = 0; i < view->requirements->count; i++)
         mcp_report_say(report, MCP_REPORT_POINT, MCP_TONE_PLAIN,
                        mcp_format(arena, "required: %s", view->requirements->items[i].text));
+    if (view->phases)
+        mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN,
+                       mcp_phases_text(arena, view->phases));
     if (view->halves_text)
         mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_PLAIN, view->halves_text);
     add_figures(report, view);

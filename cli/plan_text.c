@@ -350,23 +350,13 @@ static void write_halves(struct mcp_text *out, const struct mcp_style *style, co
     mcp_text_add(out, "\n");
 }
 
-/* Gradients are clipped by their own norms then, or not at all. */
 static void write_phases(struct mcp_text *out, const struct mcp_style *style,
                          const struct mcp_phases *phases)
 {
-    struct mcp_arena *arena = out->arena;
     if (phases == NULL)
         return;
     mcp_text_add(out, "  ");
-    mcp_wrap(out,
-             mcp_format(arena,
-                        "1-bit Adam: %s an iteration in the warm phase, %s in the frozen one, "
-                        "where gradients have no global norm to clip by; %s on average over a run "
-                        "of which %.0f %% is warm",
-                        mcp_show(arena, phases->warm_s, MCP_SECONDS),
-                        mcp_show(arena, phases->frozen_s, MCP_SECONDS),
-                        mcp_show(arena, phases->average_s, MCP_SECONDS), 100 * phases->warm_frac),
-             style->width - 2, 2);
+    mcp_wrap(out, mcp_phases_text(out->arena, phases), style->width - 2, 2);
     mcp_text_add(out, "\n");
 }
 

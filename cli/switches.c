@@ -266,3 +266,15 @@ void mcp_phases_of(struct mcp_arena *arena, const struct mcp_question *question,
     out->warm_frac = mcp_job_warm_frac(question->job);
     out->average_s = out->warm_frac * out->warm_s + (1 - out->warm_frac) * out->frozen_s;
 }
+
+/* Gradients are clipped by their own norms then, or not at all. */
+const char *mcp_phases_text(struct mcp_arena *arena, const struct mcp_phases *phases)
+{
+    return mcp_format(arena,
+                      "1-bit Adam: %s an iteration in the warm phase, %s in the frozen one, where "
+                      "gradients have no global norm to clip by; %s on average over a run of which "
+                      "%.0f %% is warm",
+                      mcp_show(arena, phases->warm_s, MCP_SECONDS),
+                      mcp_show(arena, phases->frozen_s, MCP_SECONDS),
+                      mcp_show(arena, phases->average_s, MCP_SECONDS), 100 * phases->warm_frac);
+}

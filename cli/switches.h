@@ -48,5 +48,7 @@ struct mcp_phases {
 };
 void mcp_phases_of(struct mcp_arena *arena, const struct mcp_question *question,
                    const struct mcp_plan *plan, struct mcp_phases *out);
+/* The same in a sentence. */
+const char *mcp_phases_text(struct mcp_arena *arena, const struct mcp_phases *phases);
 
 #endif
