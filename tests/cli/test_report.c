@@ -179,7 +179,7 @@ Test(cli, report_of_two_timelines)
                                   "@",
                                   "~"};
     char words[MAX_WORDS][WORD] = {"compare", "", "", "--threshold=0.1", "--report", "@", "~"};
-    static const char *const facts[] = {"takes as long as A's",
+    static const char *const facts[] = {"step takes as long as",
                                         "The step over time",
                                         "rank 0",
                                         "Kinds of op",
