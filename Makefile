@@ -37,7 +37,7 @@ HEADERS   := $(wildcard $(addsuffix /*.h,$(FOLDERS)))
 BENCH_SRC := $(wildcard tests/bench/*.c)
 FUZZ_SRC  := $(wildcard tests/fuzz/fuzz_*.c)
 RANKS_SRC := $(wildcard tests/exec/ranks*.c)
-TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/% $(RANKS_SRC),$(wildcard tests/*/*.c))
+TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/% tests/exec/ranks.c,$(wildcard tests/*/*.c))
 PRESETS   := $(wildcard models/*.json topologies/*.json topologies/gpus/*.json stacks/*.json \
                         reports/page.*)
 MAIN_SRC  := $(wildcard exec/main_*.c)
@@ -115,7 +115,6 @@ KERNEL_CFLAGS ?= -O3 -march=native
 $(BUILD)/exec/cpu_kernels%.c.o: override CFLAGS += $(if $(filter release,$(CONFIG)),$(KERNEL_CFLAGS)) \
   -ffp-contract=fast -fno-math-errno -fno-trapping-math
 $(BUILD)/exec/cpu_mpi.c.o: override CPPFLAGS += $(MPI_INCLUDES)
-$(BUILD)/tests/exec/ranks%.c.o: override CPPFLAGS += $(MPI_INCLUDES)
 # Criterion's macros trip these two in gcc.
 $(BUILD)/tests/%.c.o: override CFLAGS := $(filter-out -Wconversion -Wwrite-strings,$(CFLAGS))
 

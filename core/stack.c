@@ -55,6 +55,7 @@ static const struct field fields[] = {
     AMOUNT(broadcast_s_per_rank),
     OTHER(BYTES, bucket_bytes),
     OTHER(COUNT, moe_launches),
+    FIELD(REAL, expert_capacity_factor, 1, 1e6),
     AMOUNT(moe_sync_s),
     OTHER(COUNT, moe_fp8_launches),
     AMOUNT(gradient_bytes),

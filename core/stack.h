@@ -68,6 +68,8 @@ struct mcp_stack {
     int64_t bucket_bytes;         /* of gradient and parameter collectives */
     int moe_launches;             /* kernels of routing per pass, beyond the ops' own */
     int moe_fp8_launches;         /* further launches of 8 bit experts on slow hosts */
+    double expert_capacity_factor; /* room for tokens that other ranks send, over the expected:
+                                    * up to all that may come; 1: routing is even, or drops */
     double moe_sync_s; /* device-to-host wait for split sizes, per forward and recompute */
     /* memory */
     double gradient_bytes;           /* per parameter, held */

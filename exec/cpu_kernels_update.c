@@ -45,15 +45,18 @@ static struct flat flat_of(const struct mcp_launch *launch, struct mcp_operand g
     return f;
 }
 
-static bool is_whole(const struct flat *f, struct mcp_view view)
+/* Is the buffer one of shards? A small flat buffer would fit into another's shard, so sizes
+ * do not tell. */
+static bool is_shards(struct mcp_operand at)
 {
-    return view.elements >= f->first + f->elements;
+    return at.space == MCP_SPACE_LAYER && at.index >= MCP_LAYER_WEIGHT_SHARD &&
+           at.index <= MCP_LAYER_EXPERT_GRADIENT_SHARD;
 }
 
 /* The rank's own elements in a buffer of the whole, or of shards. */
-static struct mcp_view own_view(const struct flat *f, struct mcp_view view)
+static struct mcp_view own_view(const struct flat *f, struct mcp_operand at, struct mcp_view view)
 {
-    return mcp_view_at(view, is_whole(f, view) ? f->first + f->own_first : f->shard_first);
+    return mcp_view_at(view, is_shards(at) ? f->shard_first : f->first + f->own_first);
 }
 
 void mcp_cpu_zero(const struct mcp_launch *launch)
@@ -61,7 +64,7 @@ void mcp_cpu_zero(const struct mcp_launch *launch)
     struct flat f = flat_of(launch, launch->op->writes[0]);
     struct mcp_view view = mcp_write_view(launch, 0);
     int64_t size = view.dtype == MCP_F32 ? 4 : 2, elements = launch->op->dims[0];
-    view = mcp_view_at(view, is_whole(&f, view) ? f.first : f.shard_first);
+    view = mcp_view_at(view, is_shards(launch->op->writes[0]) ? f.shard_first : f.first);
 #pragma omp parallel for schedule(static) if (elements > MCP_SERIAL)
     for (int64_t at = 0; at < elements; at += MCP_SERIAL) {
         int64_t count = elements - at < MCP_SERIAL ? elements - at : MCP_SERIAL;
@@ -112,7 +115,7 @@ static bool is_duplicate(const struct mcp_layer_type *type, enum mcp_flat flat)
 void mcp_cpu_sum_squares(const struct mcp_launch *launch)
 {
     struct flat f = flat_of(launch, launch->op->reads[0]);
-    struct mcp_view view = own_view(&f, mcp_read_view(launch, 0));
+    struct mcp_view view = own_view(&f, launch->op->reads[0], mcp_read_view(launch, 0));
     int64_t skip = 0;
     float *norm = launch->writes[0];
     if ((!f.sharded && f.member > 0) || is_duplicate(launch->type, f.kind))
@@ -185,8 +188,8 @@ static void set_update(const struct mcp_launch *launch, const struct flat *f, st
     const struct mcp_step_inputs *inputs = &launch->rank->inputs;
     const float *scalars = launch->reads[2];
     double steps = (double)(inputs->step + 1);
-    u->gradients = own_view(f, mcp_read_view(launch, 0));
-    u->weights = own_view(f, mcp_write_view(launch, 0));
+    u->gradients = own_view(f, launch->op->reads[0], mcp_read_view(launch, 0));
+    u->weights = own_view(f, launch->op->writes[0], mcp_write_view(launch, 0));
     bool has_master = u->weights.dtype != MCP_F32;
     float *state = (float *)launch->writes[1] + (has_master ? 3 : 2) * f->shard_first;
     u->master = has_master ? state : NULL;

@@ -287,6 +287,18 @@ static enum mcp_status post_messages(struct mcp_cpu_transfer *t, struct mcp_erro
 
 /* --- the steps of a transfer --- */
 
+/* Of gradients that are sharded in place: this rank's own shard of the whole alone. */
+static void pick_shard(const struct mcp_launch *launch, struct mcp_cpu_transfer *t)
+{
+    const struct mcp_op *op = launch->op;
+    int index = mcp_group_index(&launch->rank->program->plan, (unsigned)MCP_DATA | MCP_CONTEXT,
+                                launch->rank->rank);
+    int64_t skip = smaller(index * op->dims[0], op->dims[4]);
+    t->elements = smaller(op->dims[0], op->dims[4] - skip);
+    t->from += skip * size_of(op->dtype);
+    t->to += skip * size_of(op->dtype);
+}
+
 void mcp_cpu_transfer_set(const struct mcp_launch *launch, struct mcp_cpu_channel *channel,
                           struct mcp_cpu_transfer *t)
 {
@@ -316,6 +328,8 @@ void mcp_cpu_transfer_set(const struct mcp_launch *launch, struct mcp_cpu_channe
         t->from += op->dims[from_shard ? 3 : 2] * size;
     if (t->to != NULL)
         t->to += op->dims[to_shard ? 3 : 2] * size;
+    if (op->function == MCP_FN_ALL_REDUCE && op->dims[4] > 0)
+        pick_shard(launch, t);
     const struct mcp_buffer *buffer =
         op->num_writes > 0 ? mcp_operand_buffer(launch->rank->program, launch->type, op->writes[0])
                            : NULL;

@@ -236,6 +236,7 @@ static unsigned short frame_for(struct mcp_builder *b, unsigned short index, uns
         const struct mcp_buffer *old = &b->buffers[MCP_SPACE_BLOCK][index];
         struct mcp_value kept =
             mcp_saved(b, old->name, (double)old->bytes, (enum mcp_dtype)old->dtype, 0);
+        b->buffers[MCP_SPACE_FRAME][kept.frame.operand.index].capacity_bytes = old->capacity_bytes;
         frame[index] = kept.frame.operand.index;
     }
     return frame[index];

@@ -2,6 +2,7 @@
  * shared ones. */
 #include "step/builder.h"
 
+#include <math.h>
 #include <string.h>
 
 struct dense {     /* of one gated or plain MLP, cut over the tensor group */
@@ -23,6 +24,7 @@ struct mcp_mlp_values {
     bool has_dense;
     /* experts; rows = sharded tokens x experts_per_token */
     int64_t rows, width, local_rows; /* of one local expert */
+    double capacity;                 /* of what other ranks send, over rows */
     int groups;
     struct mcp_linear router, up, down;
     int router_bias;
@@ -74,6 +76,39 @@ static void declare_dense(struct mcp_builder *b, struct dense *d, int64_t width,
                         mlp_module(MCP_RECOMPUTE_ACTIVATION | MCP_RECOMPUTE_ALTERNATE_MATMULS));
 }
 
+/* Every token of the group may choose as many of this rank's experts as it chooses at all. */
+static double capacity_of(const struct mcp_builder *b, int groups)
+{
+    double chosen = b->kind->experts_per_token;
+    double most = b->plan->expert_parallel * fmin(chosen, groups) / chosen;
+    return fmax(1, fmin(b->question->stack->expert_capacity_factor, most));
+}
+
+/* A value of rows that other ranks send has room for more than the expected. */
+static void widen(struct mcp_builder *b, const struct mcp_mlp_values *v, struct mcp_ref ref)
+{
+    if (!ref.set)
+        return;
+    struct mcp_buffer *buffer = &b->buffers[ref.operand.space][ref.operand.index];
+    buffer->capacity_bytes = (int64_t)ceil((double)buffer->bytes * v->capacity);
+}
+
+static struct mcp_value widened(struct mcp_builder *b, const struct mcp_mlp_values *v,
+                                struct mcp_value value)
+{
+    widen(b, v, value.frame);
+    widen(b, v, value.block);
+    return value;
+}
+
+static struct mcp_ref received_scratch(struct mcp_builder *b, const struct mcp_mlp_values *v,
+                                       const char *name, int64_t columns)
+{
+    struct mcp_ref ref = mcp_scratch_activation(b, name, v->rows, columns);
+    widen(b, v, ref);
+    return ref;
+}
+
 static void declare_experts(struct mcp_builder *b, struct mcp_mlp_values *v)
 {
     const struct mcp_layer_kind *kind = b->kind;
@@ -100,9 +135,11 @@ static void declare_experts(struct mcp_builder *b, struct mcp_mlp_values *v)
     double routing = 8.0 * (double)b->sharded_tokens * (double)experts;
     v->routing = mcp_saved(b, "routing", routing, MCP_F32, 0);
     v->sizes = mcp_saved(b, "sizes", 8.0 * (double)experts, MCP_I32, 0);
-    v->dispatched = mcp_saved_input(b, "dispatched", v->rows, h, 0);
-    v->up_out = mcp_saved_activation(b, "expert_up", v->rows, up, 0);
-    v->active = mcp_saved_input(b, "expert_active", v->rows, v->width, MCP_RECOMPUTE_ACTIVATION);
+    v->capacity = capacity_of(b, v->groups);
+    v->dispatched = widened(b, v, mcp_saved_input(b, "dispatched", v->rows, h, 0));
+    v->up_out = widened(b, v, mcp_saved_activation(b, "expert_up", v->rows, up, 0));
+    v->active = widened(
+        b, v, mcp_saved_input(b, "expert_active", v->rows, v->width, MCP_RECOMPUTE_ACTIVATION));
     v->combined = mcp_saved_activation(b, "combined", v->rows, h, 0);
     if (kind->shared_expert_gate)
         mcp_weight_part(b, "shared_gate", 1, h, true);
@@ -190,7 +227,7 @@ static struct mcp_ref before_exchange(struct mcp_builder *b, struct mcp_mlp_valu
 {
     if (b->plan->expert_parallel == 1)
         return to;
-    return mcp_scratch_activation(b, name, v->rows, b->hidden);
+    return received_scratch(b, v, name, b->hidden);
 }
 
 /* Tokens to the ranks of their experts and back; the counts are run-time values. */
@@ -271,17 +308,17 @@ static struct mcp_ref experts_backward(struct mcp_builder *b, struct mcp_mlp_val
     int64_t h = b->hidden, moved = v->rows + b->sharded_tokens, experts = b->kind->num_experts;
     struct mcp_ref routing = mcp_at(b, v->routing), sizes = mcp_at(b, v->sizes);
     v->up.sizes = v->down.sizes = sizes;
-    struct mcp_ref dy = mcp_scratch_activation(b, "d_expert_out", v->rows, h);
+    struct mcp_ref dy = received_scratch(b, v, "d_expert_out", h);
     struct mcp_ref d_combined = before_exchange(b, v, "d_combined", dy);
     struct mcp_ref d_routing = mcp_scratch_activation(b, "d_routing", b->sharded_tokens, experts);
     mcp_map(b, MCP_FN_UNPERMUTE_BACKWARD, moved, h,
             (struct mcp_ref[3]){d_branch, routing, mcp_at(b, v->combined)},
             (struct mcp_ref[2]){d_combined, d_routing});
     exchange(b, v, 1, d_combined, dy);
-    struct mcp_ref d_active = mcp_scratch_activation(b, "d_expert_active", v->rows, v->width);
+    struct mcp_ref d_active = received_scratch(b, v, "d_expert_active", v->width);
     mcp_linear_input_gradient(b, &v->down, dy, d_active);
     mcp_linear_weight_gradient(b, &v->down, mcp_at(b, v->active), dy);
-    struct mcp_ref d_up = mcp_scratch_activation(b, "d_expert_up", v->rows, gates(b) * v->width);
+    struct mcp_ref d_up = received_scratch(b, v, "d_expert_up", gates(b) * v->width);
     mcp_map(b, activation(b, true), v->rows, v->width,
             (struct mcp_ref[3]){d_active, mcp_at(b, v->up_out), sizes}, (struct mcp_ref[2]){d_up});
     struct mcp_ref back = mcp_scratch_activation(b, "d_sorted", v->rows, h);

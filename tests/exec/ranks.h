@@ -1,0 +1,37 @@
+/* tests/exec/ranks.h: layouts that must train alike, and what is said about each.
+ *
+ * The program tests/ranks, started by mpirun on as many ranks as its cases need, trains
+ * each for some steps and compares with one rank; the tests of tests/exec read what it
+ * writes: one line a case. */
+#ifndef TESTS_EXEC_RANKS_H
+#define TESTS_EXEC_RANKS_H
+
+#include "core/plan.h"
+
+#include <stdbool.h>
+
+enum { RANKS_GPT2, RANKS_LLAMA, RANKS_MOE, RANKS_MODELS };
+enum { RANKS_STEPS = 10 };
+
+struct ranks_case {
+    int model;
+    int tensor, context, pipeline, data, expert;
+    bool sequence_parallel;
+    int context_kind; /* enum mcp_context_kind */
+    int zero_stage;
+    bool reshard;
+    int schedule; /* enum mcp_schedule */
+    int virtual_stages;
+    int microbatch_size;
+    int recompute; /* enum mcp_recompute */
+};
+
+extern const struct ranks_case ranks_cases[];
+extern const int ranks_num_cases;
+
+static inline int ranks_world(const struct ranks_case *c)
+{
+    return c->tensor * c->context * c->pipeline * c->data;
+}
+
+#endif

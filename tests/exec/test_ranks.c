@@ -1,0 +1,105 @@
+/* tests/exec/test_ranks.c: every layout trains to the losses and gradients of one rank, in
+ * the bytes that were planned. */
+#include "core/arena.h"
+#include "core/text.h"
+#include "tests/exec/ranks.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Of losses over ten steps, and of the first gradients, tensor by tensor. */
+static const double loss_tolerance = 1e-5, gradient_tolerance = 1e-4;
+
+struct answer {
+    int number, read;
+    double loss, norm, gradient, beyond, first, last;
+    char which[64];
+};
+
+static const char *program_path(struct mcp_arena *arena)
+{
+    const char *mcpplan = getenv("MCPPLAN");
+    if (mcpplan == NULL)
+        return NULL;
+    const char *slash = strrchr(mcpplan, '/');
+    return mcp_format(arena, "%.*s/tests/ranks", (int)(slash - mcpplan), mcpplan);
+}
+
+/* mpirun, as it must be asked inside containers and as root. */
+static int run_ranks(struct mcp_arena *arena, int world, const char *file)
+{
+    const char *command =
+        mcp_format(arena,
+                   "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                   "OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none "
+                   "OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "
+                   "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 " /* Open MPI leaks */
+                   "mpirun --oversubscribe -np %d %s %s",
+                   world, program_path(arena), file);
+    return system(command);
+}
+
+static void judge(const struct answer *a)
+{
+    const struct ranks_case *c = &ranks_cases[a->number];
+    cr_expect(a->read == 8, "case %d was refused", a->number);
+    cr_expect(a->loss <= loss_tolerance, "case %d (t %d c %d p %d d %d): losses are %g apart",
+              a->number, c->tensor, c->context, c->pipeline, c->data, a->loss);
+    cr_expect(a->norm <= gradient_tolerance, "case %d: gradient norms are %g apart", a->number,
+              a->norm);
+    cr_expect(a->gradient <= gradient_tolerance, "case %d: the gradient of %s is %g apart",
+              a->number, a->which, a->gradient);
+    cr_expect(a->beyond == 0, "case %d: %g bytes beyond what was planned", a->number, a->beyond);
+    cr_expect(a->last < a->first, "case %d: it has not learnt: %g, then %g", a->number, a->first,
+              a->last);
+}
+
+static void check_world(int world)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    char file[] = "/tmp/mcpplan-ranks-XXXXXX";
+    int descriptor = mkstemp(file), count = 0;
+    cr_assert(descriptor >= 0);
+    close(descriptor);
+    cr_assert(program_path(arena) != NULL, "MCPPLAN does not name the program");
+    int status = run_ranks(arena, world, file);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "mpirun ended with %d", status);
+    struct mcp_text text = mcp_text_new(arena);
+    cr_assert(mcp_file_read(arena, file, 1 << 20, &text, &err) == MCP_OK, "%s", err.text);
+    for (char *line = text.data; line != NULL && *line != '\0';) {
+        struct answer a = {.number = -1};
+        a.read = sscanf(line, "%d %lf %lf %lf %lf %lf %lf %63s", &a.number, &a.loss, &a.norm,
+                        &a.gradient, &a.beyond, &a.first, &a.last, a.which);
+        cr_assert(a.number >= 0 && a.number < ranks_num_cases);
+        judge(&a);
+        count++;
+        line = strchr(line, '\n');
+        line = line == NULL ? NULL : line + 1;
+    }
+    for (int i = 0; i < ranks_num_cases; i++)
+        count -= ranks_world(&ranks_cases[i]) == world;
+    cr_expect(eq(int, count, 0), "not every case has run");
+    unlink(file);
+    mcp_arena_free(arena);
+}
+
+Test(ranks, one)
+{
+    check_world(1);
+}
+
+Test(ranks, two)
+{
+    check_world(2);
+}
+
+Test(ranks, four)
+{
+    check_world(4);
+}
