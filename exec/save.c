@@ -1,0 +1,281 @@
+/* exec/save.c: what ranks hold, to checkpoints and back. */
+#include "exec/save.h"
+
+#include "exec/bf16.h"
+#include "exec/init.h"
+
+#include <string.h>
+
+enum { KEPT_CHECKPOINTS = 2 };
+
+/* One kind of values of one flat buffer, as a rank has it. */
+struct values {
+    enum mcp_value_kind kind;
+    int64_t first, count; /* of the flat buffer */
+    char *memory;         /* of the first one */
+    unsigned char dtype;
+};
+
+struct rank_parts {
+    struct mcp_arena *arena;
+    const struct mcp_saved_rank *saved;
+    struct mcp_checkpoint_part *parts;
+    size_t capacity;
+    int count;
+};
+
+/* --- what a place holds --- */
+
+static const char *step_state(const struct mcp_flat_place *place, int which)
+{
+    return place->state + which * place->state_stride * 4;
+}
+
+/* Truth first: fp32 weights, or the master ones. */
+static struct values truth_of(const struct mcp_flat_place *place)
+{
+    char *weights = place->weights + (place->first - place->held_first) * 4;
+    return (struct values){MCP_VALUE_WEIGHTS, place->first, place->count,
+                           place->has_master ? place->state : weights, MCP_F32};
+}
+
+static struct values moment_of(const struct mcp_flat_place *place, int which)
+{
+    const int before = place->has_master ? 1 : 0;
+    return (struct values){which == 0 ? MCP_VALUE_FIRST_MOMENT : MCP_VALUE_SECOND_MOMENT,
+                           place->first, place->count, (char *)step_state(place, before + which),
+                           MCP_F32};
+}
+
+/* All that a rank holds beside its part of the truth: weights that others own too, and
+ * what is computed with. */
+static struct values held_of(const struct mcp_flat_place *place)
+{
+    return (struct values){MCP_VALUE_WEIGHTS, place->held_first, place->held_count, place->weights,
+                           place->dtype};
+}
+
+/* Of ranks that hold all of it the first one writes; of a shard its owner does. */
+static bool writes_place(const struct mcp_flat_place *place)
+{
+    return place->count < place->elements || place->index == 0;
+}
+
+static const struct mcp_layer_type *type_of(const struct mcp_saved_rank *saved, int layer)
+{
+    const int type = mcp_pool_type(mcp_interpreter_pool(saved->interpreter), layer);
+    return &saved->rank->program->types[type];
+}
+
+static int pieces_of(struct mcp_arena *arena, const struct mcp_saved_rank *saved, int layer,
+                     enum mcp_flat flat, struct mcp_piece **pieces)
+{
+    return mcp_flat_pieces(arena, &saved->rank->program->plan, saved->rank->rank, layer,
+                           type_of(saved, layer), flat, pieces);
+}
+
+/* --- saving --- */
+
+static void add_piece(struct rank_parts *list, const struct values *values,
+                      const struct mcp_piece *piece)
+{
+    int64_t begin;
+    const int64_t count = mcp_piece_within(piece, values->first, values->count, &begin);
+    if (count == 0 || !piece->owned)
+        return;
+    const struct mcp_saved_rank *saved = list->saved;
+    const int64_t from = piece->offset + begin - values->first;
+    float *data = MCP_ARRAY(list->arena, count, float);
+    saved->calls->read(saved->backend, values->memory + from * 4, data, count * 4);
+    list->parts = mcp_grow(list->arena, list->parts, (size_t)list->count, &list->capacity,
+                           sizeof *list->parts);
+    list->parts[list->count++] =
+        (struct mcp_checkpoint_part){values->kind, piece, begin, count, data};
+}
+
+static void add_place(struct rank_parts *list, int layer, const struct mcp_flat_place *place)
+{
+    const struct values kinds[] = {truth_of(place), moment_of(place, 0), moment_of(place, 1)};
+    struct mcp_piece *pieces;
+    const int count = pieces_of(list->arena, list->saved, layer, place->flat, &pieces);
+    for (size_t kind = 0; kind < MCP_COUNT_OF(kinds); kind++)
+        for (int i = 0; i < count; i++)
+            add_piece(list, &kinds[kind], &pieces[i]);
+}
+
+static enum mcp_status save_rank(struct mcp_arena *arena, const struct mcp_saved_rank *saved,
+                                 const char *folder, int64_t step, struct mcp_file_digest *digest,
+                                 struct mcp_error *err)
+{
+    struct rank_parts list = {.arena = arena, .saved = saved};
+    struct mcp_flat_place places[MCP_NUM_FLATS];
+    for (int layer = 0; layer < saved->rank->program->num_layers; layer++) {
+        const int count = mcp_flat_places(saved->interpreter, saved->rank, layer, places);
+        for (int i = 0; i < count; i++)
+            if (writes_place(&places[i]))
+                add_place(&list, layer, &places[i]);
+    }
+    return mcp_checkpoint_write(arena, folder, step, saved->rank->rank, list.parts, list.count,
+                                digest, err);
+}
+
+enum mcp_status mcp_save_rank(const struct mcp_saved_rank *saved, const char *folder, int64_t step,
+                              struct mcp_file_digest *digest, struct mcp_error *err)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    const enum mcp_status status = save_rank(arena, saved, folder, step, digest, err);
+    mcp_arena_free(arena);
+    return status;
+}
+
+/* --- all ranks --- */
+
+/* Every rank fails where one does. A rank that succeeded learns which one did not. */
+static enum mcp_status all_or_none(const struct mcp_saved_rank *saved, enum mcp_status mine,
+                                   const char *doing, struct mcp_error *err)
+{
+    double failed = mine == MCP_OK ? -1 : saved->rank->rank;
+    const enum mcp_status status =
+        saved->calls->agree(saved->backend, &failed, 1, '>', mine == MCP_OK ? err : NULL);
+    if (mine != MCP_OK)
+        return mine;
+    if (status != MCP_OK || failed < 0)
+        return status;
+    return mcp_fail(err, MCP_RUN_FAILURE, "rank %d failed to %s, so no rank goes on", (int)failed,
+                    doing);
+}
+
+static enum mcp_status share_digests(struct mcp_arena *arena, const struct mcp_saved_rank *saved,
+                                     int world, struct mcp_file_digest *digests,
+                                     struct mcp_error *err)
+{
+    double *numbers = MCP_ARRAY(arena, 2 * world, double);
+    const int rank = saved->rank->rank;
+    numbers[2 * rank] = (double)digests[rank].bytes;
+    numbers[2 * rank + 1] = digests[rank].crc32c;
+    MCP_TRY(saved->calls->agree(saved->backend, numbers, 2 * world, '+', err));
+    for (int i = 0; i < world; i++)
+        digests[i] =
+            (struct mcp_file_digest){(int64_t)numbers[2 * i], (uint32_t)numbers[2 * i + 1]};
+    return MCP_OK;
+}
+
+static enum mcp_status commit(struct mcp_arena *arena, const char *folder,
+                              const struct mcp_checkpoint_state *state, int world,
+                              const struct mcp_file_digest *digests, struct mcp_error *err)
+{
+    MCP_TRY(mcp_checkpoint_commit(arena, folder, state, world, digests, err));
+    return mcp_checkpoint_prune(arena, folder, KEPT_CHECKPOINTS, err);
+}
+
+static enum mcp_status save_run(struct mcp_arena *arena, const struct mcp_saved_rank *saved,
+                                const char *folder, const struct mcp_checkpoint_state *state,
+                                struct mcp_error *err)
+{
+    const int world = mcp_plan_world(&saved->rank->program->plan), rank = saved->rank->rank;
+    struct mcp_file_digest *digests = MCP_ARRAY(arena, world, struct mcp_file_digest);
+    enum mcp_status status =
+        rank == 0 ? mcp_checkpoint_begin(arena, folder, state->step, err) : MCP_OK;
+    MCP_TRY(all_or_none(saved, status, "begin a checkpoint", err));
+    status = mcp_save_rank(saved, folder, state->step, &digests[rank], err);
+    MCP_TRY(all_or_none(saved, status, "write its part of a checkpoint", err));
+    MCP_TRY(share_digests(arena, saved, world, digests, err));
+    status = rank == 0 ? commit(arena, folder, state, world, digests, err) : MCP_OK;
+    return all_or_none(saved, status, "finish a checkpoint", err);
+}
+
+enum mcp_status mcp_save_run(const struct mcp_saved_rank *saved, const char *folder,
+                             const struct mcp_checkpoint_state *state, struct mcp_error *err)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    const enum mcp_status status = save_run(arena, saved, folder, state, err);
+    mcp_arena_free(arena);
+    return status;
+}
+
+/* --- loading --- */
+
+struct loading {
+    struct mcp_arena *arena;
+    const struct mcp_saved_rank *saved;
+    const struct mcp_checkpoint *checkpoint;
+};
+
+static void write_values(const struct mcp_saved_rank *saved, const struct values *values,
+                         int64_t from, const float *data, int64_t count, uint16_t *halves)
+{
+    if (values->dtype == MCP_F32) {
+        saved->calls->write(saved->backend, values->memory + from * 4, data, count * 4);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++)
+        halves[i] = mcp_to_bf16(data[i]);
+    saved->calls->write(saved->backend, values->memory + from * 2, halves, count * 2);
+}
+
+static enum mcp_status load_piece(const struct loading *l, const struct values *values,
+                                  const struct mcp_piece *piece, struct mcp_error *err)
+{
+    int64_t begin;
+    const int64_t count = mcp_piece_within(piece, values->first, values->count, &begin);
+    const struct mcp_mark mark = mcp_arena_mark(l->arena);
+    float *data = MCP_ARRAY(l->arena, count, float);
+    uint16_t *halves = MCP_ARRAY(l->arena, count, uint16_t);
+    MCP_TRY(mcp_checkpoint_read(l->checkpoint, values->kind, piece, begin, count, data, err));
+    write_values(l->saved, values, piece->offset + begin - values->first, data, count, halves);
+    mcp_arena_rewind(l->arena, mark);
+    return MCP_OK;
+}
+
+static enum mcp_status load_place(const struct loading *l, int layer,
+                                  const struct mcp_flat_place *place, struct mcp_error *err)
+{
+    const struct values kinds[] = {held_of(place), truth_of(place), moment_of(place, 0),
+                                   moment_of(place, 1)};
+    struct mcp_piece *pieces;
+    const int count = pieces_of(l->arena, l->saved, layer, place->flat, &pieces);
+    for (size_t kind = 0; kind < MCP_COUNT_OF(kinds); kind++)
+        for (int i = 0; i < count; i++)
+            MCP_TRY(load_piece(l, &kinds[kind], &pieces[i], err));
+    return MCP_OK;
+}
+
+static enum mcp_status load_rank(const struct loading *l, struct mcp_error *err)
+{
+    struct mcp_flat_place places[MCP_NUM_FLATS];
+    for (int layer = 0; layer < l->saved->rank->program->num_layers; layer++) {
+        const int count = mcp_flat_places(l->saved->interpreter, l->saved->rank, layer, places);
+        for (int i = 0; i < count; i++)
+            MCP_TRY(load_place(l, layer, &places[i], err));
+    }
+    return MCP_OK;
+}
+
+enum mcp_status mcp_load_rank(const struct mcp_saved_rank *saved,
+                              const struct mcp_checkpoint *checkpoint, struct mcp_error *err)
+{
+    const struct loading loading = {mcp_arena_new(), saved, checkpoint};
+    const enum mcp_status status = load_rank(&loading, err);
+    mcp_arena_free(loading.arena);
+    return status;
+}
+
+enum mcp_status mcp_load_newest(struct mcp_arena *arena, const struct mcp_saved_rank *saved,
+                                const char *folder, const struct mcp_checkpoint **out,
+                                struct mcp_text *passed_over, struct mcp_error *err)
+{
+    enum mcp_status status = MCP_OK;
+    double step = -1; /* rank 0's; others have less */
+    *out = NULL;
+    if (saved->rank->rank == 0) {
+        status = mcp_checkpoint_newest(arena, folder, out, passed_over, err);
+        step = status == MCP_OK && *out != NULL ? (double)mcp_checkpoint_state(*out).step : -1;
+    }
+    MCP_TRY(all_or_none(saved, status, "open a checkpoint", err));
+    MCP_TRY(saved->calls->agree(saved->backend, &step, 1, '>', err));
+    if (step < 0)
+        return MCP_OK;
+    if (*out == NULL)
+        status = mcp_checkpoint_open(arena, folder, (int64_t)step, false, out, err);
+    return all_or_none(saved, status, "open the checkpoint", err);
+}
