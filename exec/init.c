@@ -76,7 +76,6 @@ static void place_of(const struct mcp_interpreter *interpreter, const struct mcp
     const struct mcp_layer_type *type =
         &program->types[mcp_pool_type(mcp_interpreter_pool(interpreter), layer)];
     const struct mcp_buffer *weights = mcp_operand_buffer(program, type, adam->writes[0]);
-    const struct mcp_buffer *state = mcp_operand_buffer(program, type, adam->writes[1]);
     int64_t size = (int64_t)mcp_dtype_bytes((enum mcp_dtype)weights->dtype);
     memset(out, 0, sizeof *out);
     out->flat = flat_of(type, adam);
@@ -90,10 +89,12 @@ static void place_of(const struct mcp_interpreter *interpreter, const struct mcp
     bool shard = is_shard(adam->writes[0]);
     out->held_first = shard ? out->first : 0;
     out->held_count = shard ? out->count : out->elements;
-    out->weights = buffer_at(interpreter, layer, adam->writes[0]) + adam->dims[3] * size;
-    out->state = buffer_at(interpreter, layer, adam->writes[1]) + adam->dims[4] * 4;
+    out->weights =
+        buffer_at(interpreter, layer, adam->writes[0]) + adam->dims[shard ? 4 : 3] * size;
     out->has_master = weights->dtype != MCP_F32;
-    out->state_stride = state->bytes / 4 / (out->has_master ? 3 : 2);
+    out->state_stride = adam->dims[0];
+    out->state = buffer_at(interpreter, layer, adam->writes[1]) +
+                 adam->dims[4] * 4 * (out->has_master ? 3 : 2);
 }
 
 int mcp_flat_places(const struct mcp_interpreter *interpreter, const struct mcp_rank *rank,
