@@ -17,11 +17,6 @@ struct work {
     float largest[Q], sum[Q];
 };
 
-static int padded(int64_t width)
-{
-    return (int)((width + 15) / 16 * 16);
-}
-
 static void load_queries(const struct mcp_attention *a, struct mcp_view view,
                          const struct mcp_tile *tile, int64_t head, struct work *work)
 {
@@ -32,7 +27,7 @@ static void load_queries(const struct mcp_attention *a, struct mcp_view view,
         const float *from =
             mcp_get(view, mcp_query_at(a, tile->row + i, head), (int)a->width, room);
         for (int64_t d = 0; d < a->width; d++)
-            work->query[i * W + d] = from[d] * a->scale;
+            work->query[i * a->stride + d] = from[d] * a->scale;
     }
 }
 
@@ -40,7 +35,7 @@ static void load_keys(const struct mcp_attention *a, struct mcp_view view,
                       const struct mcp_tile *tile, int64_t kv_head, struct work *work)
 {
     float room[W];
-    if (tile->count < K || padded(a->value_width) != a->value_width) {
+    if (tile->count < K || a->value_stride != a->value_width) {
         memset(work->key, 0, sizeof work->key);
         memset(work->value, 0, sizeof work->value);
     }
@@ -51,15 +46,16 @@ static void load_keys(const struct mcp_attention *a, struct mcp_view view,
             work->key[d * K + j] = key[d];
         const float *value =
             mcp_get(view, mcp_value_at(a, tile->row + j, kv_head), (int)a->value_width, room);
-        memcpy(work->value + j * W, value, (size_t)a->value_width * sizeof *value);
+        memcpy(work->value + j * a->value_stride, value, (size_t)a->value_width * sizeof *value);
     }
 }
 
 /* One query's scores become exponentials; what it has so far is scaled to the new largest. */
-static void soften(struct work *work, int query, int first, int last, int value_width)
+static void soften(struct work *work, int query, int first, int last, int stride)
 {
-    float *score = work->score + query * K, *output = work->output + query * W;
+    float *score = work->score + query * K, *output = work->output + query * stride;
     float largest = work->largest[query], sum = 0;
+#pragma omp simd reduction(max : largest)
     for (int j = first; j < last; j++)
         largest = score[j] > largest ? score[j] : largest;
     for (int j = 0; j < first; j++)
@@ -68,10 +64,11 @@ static void soften(struct work *work, int query, int first, int last, int value_
         score[j] = mcp_expf(score[j] - largest);
     for (int j = last; j < K; j++)
         score[j] = 0;
+#pragma omp simd reduction(+ : sum)
     for (int j = first; j < last; j++)
         sum += score[j];
     float factor = work->largest[query] == largest ? 1 : mcp_expf(work->largest[query] - largest);
-    for (int d = 0; d < value_width; d++)
+    for (int d = 0; d < stride; d++)
         output[d] *= factor;
     work->sum[query] = work->sum[query] * factor + sum;
     work->largest[query] = largest;
@@ -81,17 +78,17 @@ static void add_keys(const struct mcp_attention *a, const struct mcp_tile *queri
                      const struct mcp_tile *keys, struct work *work)
 {
     memset(work->score, 0, sizeof work->score);
-    mcp_tile_multiply(Q, K, (int)a->width, work->query, W, work->key, K, work->score, K);
+    mcp_tile_multiply(Q, K, (int)a->width, work->query, a->stride, work->key, K, work->score, K);
     for (int i = 0; i < queries->count; i++) {
         int first, last;
         mcp_visible(a, keys, queries->position + i, &first, &last);
         if (first < last)
-            soften(work, i, first, last, (int)a->value_width);
+            soften(work, i, first, last, a->value_stride);
         else
             memset(work->score + i * K, 0, K * sizeof *work->score);
     }
-    mcp_tile_multiply(Q, padded(a->value_width), K, work->score, K, work->value, W, work->output,
-                      W);
+    mcp_tile_multiply(Q, a->value_stride, K, work->score, K, work->value, a->value_stride,
+                      work->output, a->value_stride);
 }
 
 /* Rows that saw no key are 0, with a log of -infinity. */
@@ -104,9 +101,9 @@ static void store(const struct mcp_attention *a, const struct mcp_tile *queries,
         float sum = work->sum[i];
         float factor = sum > 0 ? 1 / sum : sum; /* NaN stays */
         for (int64_t d = 0; d < a->value_width; d++)
-            work->output[i * W + d] *= factor;
+            work->output[i * a->value_stride + d] *= factor;
         mcp_put(output, mcp_output_at(a, queries->row + i, head), (int)a->value_width,
-                work->output + i * W);
+                work->output + i * a->value_stride);
         statistics[(queries->row + i) * a->heads + head] = work->largest[i] + logf(sum);
     }
 }
@@ -120,7 +117,7 @@ static void forward_tile(const struct mcp_attention *a, int64_t sequence, int64_
     mcp_tile_at(a->query_runs, a->num_query_runs, Q, index, &queries);
     queries.row += sequence * a->batch_stride;
     load_queries(a, mcp_read_view(a->launch, 0), &queries, head, &work);
-    memset(work.output, 0, sizeof work.output);
+    memset(work.output, 0, (size_t)a->value_stride * Q * sizeof *work.output);
     for (int i = 0; i < Q; i++) {
         work.largest[i] = -INFINITY;
         work.sum[i] = 0;

@@ -24,15 +24,10 @@ struct scores {
     float p[Q * K], ds[Q * K];
 };
 
-static int padded(int64_t width)
-{
-    return (int)((width + 15) / 16 * 16);
-}
-
 /* Products work on padded tiles: what pads must be a number. */
 static bool has_padding(const struct mcp_attention *a)
 {
-    return padded(a->width) != a->width || padded(a->value_width) != a->value_width;
+    return a->stride != a->width || a->value_stride != a->value_width;
 }
 
 static void load_row(struct mcp_view view, int64_t at, int64_t width, float *out)
@@ -54,12 +49,12 @@ static void load_queries(const struct mcp_attention *a, const struct mcp_tile *t
     for (int i = 0; i < tile->count; i++) {
         int64_t at = mcp_output_at(a, tile->row + i, head);
         load_row(mcp_read_view(a->launch, 0), mcp_query_at(a, tile->row + i, head), a->width,
-                 out->query + i * W);
-        load_row(d_output, at, a->value_width, out->d_output + i * W);
+                 out->query + i * a->stride);
+        load_row(d_output, at, a->value_width, out->d_output + i * a->value_stride);
         load_row(output, at, a->value_width, row);
         float sum = 0;
         for (int64_t d = 0; d < a->value_width; d++)
-            sum += row[d] * out->d_output[i * W + d];
+            sum += row[d] * out->d_output[i * a->value_stride + d];
         out->delta[i] = sum;
         out->statistic[i] = statistics[(tile->row + i) * a->heads + head];
     }
@@ -72,12 +67,13 @@ static void load_keys(const struct mcp_attention *a, const struct mcp_tile *tile
     if (tile->count < K || has_padding(a))
         memset(out, 0, sizeof *out);
     for (int j = 0; j < tile->count; j++) {
-        load_row(kv, mcp_key_at(a, tile->row + j, kv_head), a->width, out->key + j * W);
-        load_row(kv, mcp_value_at(a, tile->row + j, kv_head), a->value_width, out->value + j * W);
+        load_row(kv, mcp_key_at(a, tile->row + j, kv_head), a->width, out->key + j * a->stride);
+        load_row(kv, mcp_value_at(a, tile->row + j, kv_head), a->value_width,
+                 out->value + j * a->value_stride);
         for (int64_t d = 0; d < a->width; d++)
-            out->key_across[d * K + j] = out->key[j * W + d];
+            out->key_across[d * K + j] = out->key[j * a->stride + d];
         for (int64_t d = 0; d < a->value_width; d++)
-            out->value_across[d * K + j] = out->value[j * W + d];
+            out->value_across[d * K + j] = out->value[j * a->value_stride + d];
     }
 }
 
@@ -87,9 +83,10 @@ static void score(const struct mcp_attention *a, const struct mcp_tile *query_ti
                   const struct keys *keys, struct scores *out)
 {
     memset(out, 0, sizeof *out);
-    mcp_tile_multiply(Q, K, (int)a->width, queries->query, W, keys->key_across, K, out->p, K);
-    mcp_tile_multiply(Q, K, (int)a->value_width, queries->d_output, W, keys->value_across, K,
-                      out->ds, K);
+    mcp_tile_multiply(Q, K, (int)a->width, queries->query, a->stride, keys->key_across, K, out->p,
+                      K);
+    mcp_tile_multiply(Q, K, (int)a->value_width, queries->d_output, a->value_stride,
+                      keys->value_across, K, out->ds, K);
     for (int i = 0; i < Q; i++) {
         int first = 0, last = 0;
         float *p = out->p + i * K, *ds = out->ds + i * K;
@@ -119,26 +116,27 @@ static void query_gradients(const struct mcp_attention *a, int64_t sequence, int
     struct keys keys;
     struct scores scores;
     struct mcp_tile query_tile, key_tile;
-    float dq[Q * W] = {0};
+    float dq[Q * W];
     struct mcp_view out = mcp_write_view(a->launch, 0);
     int64_t kv_head = head / (a->heads / a->kv_heads);
     mcp_tile_at(a->query_runs, a->num_query_runs, Q, index, &query_tile);
     query_tile.row += sequence * a->batch_stride;
     load_queries(a, &query_tile, head, &queries);
+    memset(dq, 0, (size_t)a->stride * Q * sizeof *dq);
     for (int t = 0; mcp_tile_at(a->key_runs, a->num_key_runs, K, t, &key_tile); t++) {
         if (!mcp_tiles_meet(a, &query_tile, &key_tile))
             continue;
         key_tile.row += sequence * a->batch_stride;
         load_keys(a, &key_tile, kv_head, &keys);
         score(a, &query_tile, &key_tile, &queries, &keys, &scores);
-        mcp_tile_multiply(Q, padded(a->width), K, scores.ds, K, keys.key, W, dq, W);
+        mcp_tile_multiply(Q, a->stride, K, scores.ds, K, keys.key, a->stride, dq, a->stride);
     }
     for (int i = 0; i < query_tile.count; i++) {
         int64_t at = mcp_query_at(a, query_tile.row + i, head);
         if (a->launch->op->num_reads > 5)
-            mcp_add_to(out, at, (int)a->width, dq + i * W);
+            mcp_add_to(out, at, (int)a->width, dq + i * a->stride);
         else
-            mcp_put(out, at, (int)a->width, dq + i * W);
+            mcp_put(out, at, (int)a->width, dq + i * a->stride);
     }
 }
 
@@ -161,10 +159,11 @@ static void add_queries(const struct mcp_attention *a, int64_t head, int64_t seq
         load_queries(a, &placed, head, &queries);
         score(a, &placed, key_tile, &queries, keys, &scores);
         transpose(scores.p, across);
-        mcp_tile_multiply(K, padded(a->value_width), Q, across, Q, queries.d_output, W, sums->value,
-                          W);
+        mcp_tile_multiply(K, a->value_stride, Q, across, Q, queries.d_output, a->value_stride,
+                          sums->value, a->value_stride);
         transpose(scores.ds, across);
-        mcp_tile_multiply(K, padded(a->width), Q, across, Q, queries.query, W, sums->key, W);
+        mcp_tile_multiply(K, a->stride, Q, across, Q, queries.query, a->stride, sums->key,
+                          a->stride);
     }
 }
 
@@ -178,14 +177,15 @@ static void key_gradients(const struct mcp_attention *a, int64_t sequence, int64
     int64_t group = a->heads / a->kv_heads;
     mcp_tile_at(a->key_runs, a->num_key_runs, K, index, &tile);
     tile.row += sequence * a->batch_stride;
-    memset(&sums, 0, sizeof sums);
+    memset(sums.key, 0, (size_t)a->stride * K * sizeof *sums.key);
+    memset(sums.value, 0, (size_t)a->value_stride * K * sizeof *sums.value);
     load_keys(a, &tile, kv_head, &keys);
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
         add_queries(a, head, sequence, &tile, &keys, &sums);
     for (int j = 0; j < tile.count; j++) {
-        mcp_put(out, mcp_key_at(a, tile.row + j, kv_head), (int)a->width, sums.key + j * W);
+        mcp_put(out, mcp_key_at(a, tile.row + j, kv_head), (int)a->width, sums.key + j * a->stride);
         mcp_put(out, mcp_value_at(a, tile.row + j, kv_head), (int)a->value_width,
-                sums.value + j * W);
+                sums.value + j * a->value_stride);
     }
 }
 

@@ -2,6 +2,7 @@
 #ifndef MCP_EXEC_CPU_KERNELS_MATH_H
 #define MCP_EXEC_CPU_KERNELS_MATH_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -11,9 +12,9 @@ static inline float mcp_expf(float x)
 {
     x = x < -87.0f ? -87.0f : x;
     x = x > 88.0f ? 88.0f : x;
-    int k = (int)(x * 1.44269504088896341f + (x < 0 ? -0.5f : 0.5f));
-    float r = x - (float)k * 0.693359375f;
-    r -= (float)k * -2.12194440e-4f;
+    float k = rintf(x * 1.44269504088896341f);
+    float r = x - k * 0.693359375f;
+    r -= k * -2.12194440e-4f;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
@@ -21,7 +22,7 @@ static inline float mcp_expf(float x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1;
-    uint32_t bits = ((uint32_t)k + 127u) << 23;
+    uint32_t bits = ((uint32_t)(int)k + 127u) << 23;
     float scale;
     memcpy(&scale, &bits, sizeof scale);
     return p * scale;

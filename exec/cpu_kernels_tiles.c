@@ -47,6 +47,8 @@ void mcp_attention_read(const struct mcp_launch *launch, struct mcp_attention *o
     out->kv_heads = facts->kv_heads / shares;
     out->width = facts->head_dim;
     out->value_width = facts->value_head_dim;
+    out->stride = (int)((out->width + 15) / 16 * 16);
+    out->value_stride = (int)((out->value_width + 15) / 16 * 16);
     out->batch_stride = facts->sequence_local;
     out->scale = (float)facts->softmax_scale;
     out->window = facts->sliding_window;
@@ -131,19 +133,20 @@ int64_t mcp_value_at(const struct mcp_attention *a, int64_t row, int64_t kv_head
            kv_head * a->value_width;
 }
 
-/* 4 x 16 numbers of the result stay in registers. */
-static inline void multiply_4x16(int k, const float *a, int lda, const float *b, int ldb, float *c,
-                                 int ldc)
+/* 8 x 16 numbers of the result stay in registers. */
+static inline void multiply_8x16(int k, const float *restrict a, int lda, const float *restrict b,
+                                 int ldb, float *restrict c, int ldc)
 {
-    float sum[4][16];
-    for (int i = 0; i < 4; i++)
+    float sum[8][16];
+    for (int i = 0; i < 8; i++)
         for (int j = 0; j < 16; j++)
             sum[i][j] = c[i * ldc + j];
     for (int l = 0; l < k; l++)
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 8; i++)
+#pragma omp simd
             for (int j = 0; j < 16; j++)
                 sum[i][j] += a[i * lda + l] * b[l * ldb + j];
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 8; i++)
         for (int j = 0; j < 16; j++)
             c[i * ldc + j] = sum[i][j];
 }
@@ -151,7 +154,7 @@ static inline void multiply_4x16(int k, const float *a, int lda, const float *b,
 void mcp_tile_multiply(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
                        float *c, int ldc)
 {
-    for (int i = 0; i < m; i += 4)
+    for (int i = 0; i < m; i += 8)
         for (int j = 0; j < n; j += 16)
-            multiply_4x16(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc);
+            multiply_8x16(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc);
 }

@@ -11,7 +11,7 @@
 #include "exec/cpu_kernels_parts.h"
 
 enum {
-    MCP_TILE_QUERIES = 32,
+    MCP_TILE_QUERIES = 64,
     MCP_TILE_KEYS = 64,
     MCP_TILE_WIDTH = 256 /* largest head */
 };
@@ -22,6 +22,7 @@ struct mcp_attention {
     int64_t batch;              /* sequences */
     int64_t heads, kv_heads;    /* of this rank, in this op */
     int64_t width, value_width; /* of a head */
+    int stride, value_stride;   /* of a tile's rows: the same, padded for products */
     int64_t batch_stride;       /* rows from one sequence to the next */
     int num_query_runs, num_key_runs;
     struct mcp_run query_runs[MCP_MAX_RUNS], key_runs[MCP_MAX_RUNS];
@@ -54,7 +55,7 @@ int64_t mcp_output_at(const struct mcp_attention *a, int64_t row, int64_t head);
 int64_t mcp_key_at(const struct mcp_attention *a, int64_t row, int64_t kv_head);
 int64_t mcp_value_at(const struct mcp_attention *a, int64_t row, int64_t kv_head);
 
-/* c[m][n] += a[m][k] b[k][n] on the stack's tiles; m a multiple of 4, n of 16. */
+/* c[m][n] += a[m][k] b[k][n] on the stack's tiles; m a multiple of 8, n of 16. */
 void mcp_tile_multiply(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
                        float *c, int ldc);
 
