@@ -24,6 +24,7 @@ struct mcp_plan_args mcp_plan_args_default(void)
         .precision = CHOICE(mcp_precision_names, -1),
         .optimizer = CHOICE(mcp_optimizer_names, -1),
         .phase = CHOICE(mcp_phase_names, -1),
+        .clip_global_norm = CHOICE(mcp_off_on, -1),
         .zero_stage = CHOICE(zero_names, -1),
         .sequence_parallel = CHOICE(mcp_off_on, -1),
         .context_parallel_kind = CHOICE(mcp_context_kind_names, -1),
@@ -65,6 +66,8 @@ static struct mcp_option *question_options(struct mcp_plan_args *a, struct mcp_o
         {"optimizer", MCP_OPT_CHOICE, &a->optimizer,
          "adam (default), or one_bit_adam: signs of the momentum travel once it is frozen"},
         {"phase", MCP_OPT_CHOICE, &a->phase, "of one_bit_adam, to plan for (default: frozen)"},
+        {"clip-global-norm", MCP_OPT_CHOICE, &a->clip_global_norm,
+         "clip gradients by their norm over all ranks (default: on, wherever there is one)"},
         {"freeze-step", MCP_OPT_COUNT64, &a->freeze_step, "first step of the frozen phase"},
         {"num-steps", MCP_OPT_COUNT64, &a->num_steps,
          "of the run, for the average over both phases (default: a fifth is warm)"},
@@ -267,6 +270,8 @@ static struct mcp_job job_of(const struct mcp_plan_args *args,
     job.attention = args->attention ? args->attention : "";
     job.memory_limit_frac = args->memory_limit_frac;
     mcp_switch_optimizer(args->optimizer.value, args->phase.value, &job);
+    if (args->clip_global_norm.value >= 0)
+        job.clip_global_norm = args->clip_global_norm.value ? MCP_CLIP_ON : MCP_CLIP_OFF;
     job.freeze_step = args->freeze_step;
     job.num_steps = args->num_steps;
     return job;

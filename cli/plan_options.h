@@ -15,7 +15,7 @@ struct mcp_plan_args {
     double memory_limit_frac;
     int64_t freeze_step, num_steps;
     bool dropout, uniform_stages, sensitivity, memory_waterfall, savings;
-    struct mcp_choice precision, optimizer, phase;
+    struct mcp_choice precision, optimizer, phase, clip_global_norm;
     struct mcp_range degrees[MCP_KNOB_MICROBATCH + 1]; /* by knob */
     struct mcp_choice zero_stage, sequence_parallel, context_parallel_kind, schedule, recompute;
     struct mcp_choice overlap, method, objective, pipeline_rule, batch_rule;

@@ -22,6 +22,11 @@ bool mcp_job_is_frozen(const struct mcp_job *job)
     return job->optimizer == MCP_OPTIMIZER_ONE_BIT_ADAM && job->phase == MCP_PHASE_FROZEN;
 }
 
+bool mcp_job_clips(const struct mcp_job *job)
+{
+    return job->clip_global_norm != MCP_CLIP_OFF && !mcp_job_is_frozen(job);
+}
+
 double mcp_job_warm_frac(const struct mcp_job *job)
 {
     if (job->optimizer == MCP_OPTIMIZER_ADAM)
@@ -66,6 +71,16 @@ static enum mcp_status read_optimizer(struct mcp_json *json, struct mcp_job *job
     return MCP_OK;
 }
 
+static enum mcp_status read_clip(struct mcp_json *json, struct mcp_job *job, struct mcp_error *err)
+{
+    bool clips;
+    if (!mcp_json_has(json, "clip_global_norm"))
+        return MCP_OK;
+    MCP_TRY(mcp_json_bool(json, "clip_global_norm", &clips, err));
+    job->clip_global_norm = clips ? MCP_CLIP_ON : MCP_CLIP_OFF;
+    return MCP_OK;
+}
+
 enum mcp_status mcp_job_from_json(struct mcp_arena *arena, struct mcp_json *json,
                                   struct mcp_job *out, struct mcp_error *err)
 {
@@ -77,6 +92,7 @@ enum mcp_status mcp_job_from_json(struct mcp_arena *arena, struct mcp_json *json
     MCP_TRY(mcp_json_maybe_string(json, "attention", &job.attention, err));
     MCP_TRY(mcp_json_maybe_double(json, "memory_limit_frac", &job.memory_limit_frac, err));
     MCP_TRY(read_optimizer(json, &job, err));
+    MCP_TRY(read_clip(json, &job, err));
     struct mcp_error why;
     if (mcp_job_check(&job, &why) != MCP_OK) {
         mcp_json_fail(json, err, "%s", why.text);
@@ -96,6 +112,8 @@ void mcp_job_to_json(const struct mcp_job *job, struct mcp_json *object)
     mcp_json_set_string(object, "attention", job->attention);
     mcp_json_set_double(object, "memory_limit_frac", job->memory_limit_frac);
     mcp_json_set_string(object, "optimizer", mcp_optimizer_names[job->optimizer]);
+    if (job->clip_global_norm != MCP_CLIP_BY_DEFAULT)
+        mcp_json_set_bool(object, "clip_global_norm", job->clip_global_norm == MCP_CLIP_ON);
     if (job->optimizer == MCP_OPTIMIZER_ADAM)
         return;
     mcp_json_set_string(object, "phase", mcp_phase_names[job->phase]);
@@ -115,10 +133,11 @@ static enum mcp_status check_phases(const struct mcp_job *job, struct mcp_error 
 {
     bool adam = job->optimizer == MCP_OPTIMIZER_ADAM;
     if (adam && (job->phase != MCP_PHASE_WARM || job->freeze_step != 0))
-        return mcp_fail(err, MCP_INVALID,
-                        "phase=%s and freeze_step=%lld are of optimizer one_bit_adam; the optimizer "
-                        "is adam",
-                        mcp_phase_names[job->phase], (long long)job->freeze_step);
+        return mcp_fail(
+            err, MCP_INVALID,
+            "phase=%s and freeze_step=%lld are of optimizer one_bit_adam; the optimizer "
+            "is adam",
+            mcp_phase_names[job->phase], (long long)job->freeze_step);
     if (job->freeze_step < 0 || job->num_steps < 0)
         return mcp_fail(err, MCP_INVALID, "freeze_step=%lld or num_steps=%lld is negative",
                         (long long)job->freeze_step, (long long)job->num_steps);

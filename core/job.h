@@ -24,6 +24,9 @@ extern const char *const mcp_optimizer_names[MCP_NUM_OPTIMIZERS]; /* "adam", "on
 enum mcp_phase { MCP_PHASE_WARM, MCP_PHASE_FROZEN, MCP_NUM_PHASES };
 extern const char *const mcp_phase_names[MCP_NUM_PHASES]; /* "warm", "frozen" */
 
+/* Are gradients clipped by their norm over all ranks? By default whenever there is one. */
+enum mcp_clip { MCP_CLIP_BY_DEFAULT, MCP_CLIP_OFF, MCP_CLIP_ON };
+
 struct mcp_job {
     int64_t global_batch_size; /* sequences per step */
     int64_t sequence_length;   /* tokens per sequence */
@@ -35,11 +38,15 @@ struct mcp_job {
     enum mcp_phase phase; /* of the step that is planned */
     int64_t freeze_step;  /* steps of the warm phase; 0: not told */
     int64_t num_steps;    /* of the run; 0: not told */
+    enum mcp_clip clip_global_norm;
 };
 
 struct mcp_job mcp_job_default(void);
 /* Is a step of this job one with frozen variance and compressed momentum? */
 bool mcp_job_is_frozen(const struct mcp_job *job);
+/* Does its step clip by the global norm, and so find it? Not where momentum is compressed: no
+ * rank has the whole gradient then, and to ask for it is not legal (step/legal.h). */
+bool mcp_job_clips(const struct mcp_job *job);
 /* Share of the run's steps in the warm phase: freeze_step / num_steps, or
  * MCP_WARM_FRAC where they are not told; 1 under Adam. */
 double mcp_job_warm_frac(const struct mcp_job *job);

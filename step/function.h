@@ -20,6 +20,9 @@
  *   zero, adam, sum_squares   elements of a shard, 1, of the whole flat buffer, first element
  *                             of that in its buffer, first of its shard in buffers of
  *                             shards and of each moment (step/weights.h)
+ *   momentum, adam_frozen     as adam
+ *   decompress_signs          as adam
+ *   add_error, compress_signs elements with padding, 1, first in the buffer of errors
  *   pack_heads, unpack_heads  tokens, columns, ranks, columns of the first band (0: one)
  *   load_microbatch           tokens, 1, how many tokens ahead
  *

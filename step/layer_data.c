@@ -288,8 +288,8 @@ static void reduce_ends(struct mcp_builder *b, const struct part *part)
                                            0, in_place ? part->parameters : 0}});
 }
 
-/* Before the update: squares of what this rank alone owns, for the global norm. Once
- * 1-bit Adam is frozen no gradient is global, so there is no such norm. */
+/* Before the update: squares of what this rank alone owns, for the global norm where
+ * gradients are clipped by it. */
 static void norm_block(struct mcp_builder *b, const struct part *parts, int count)
 {
     bool ends = is_end(b) && b->model->tied_embeddings && !mcp_embedding_is_head(b);
@@ -299,7 +299,7 @@ static void norm_block(struct mcp_builder *b, const struct part *parts, int coun
             reduce_part(b, &parts[i]);
     if (ends)
         reduce_ends(b, &parts[count - 1]);
-    for (int i = 0; i < count && !is_frozen(b); i++) {
+    for (int i = 0; i < count && mcp_job_clips(b->question->job); i++) {
         const struct part *part = &parts[i];
         struct mcp_ref gradients = reduced_gradients(b, part);
         flat_op(b, MCP_FN_SUM_SQUARES, part,

@@ -252,11 +252,11 @@ void mcp_build_head(struct mcp_builder *b)
     mcp_end_block(b, MCP_BACKWARD);
 }
 
-/* What belongs to no layer: scalars that all ranks agree on once a step. Frozen 1-bit Adam
- * has no global norm. */
+/* What belongs to no layer: scalars that all ranks agree on once a step. The norm where
+ * gradients are clipped by it. */
 void mcp_build_step(struct mcp_builder *b)
 {
-    bool frozen = mcp_job_is_frozen(b->question->job);
+    bool clips = mcp_job_clips(b->question->job);
     struct mcp_ref loss = mcp_rank_buffer(MCP_RANK_LOSS), norm = mcp_rank_buffer(MCP_RANK_NORM);
     struct mcp_ref scalars = mcp_rank_buffer(MCP_RANK_SCALARS);
     unsigned all = (unsigned)MCP_TENSOR | MCP_CONTEXT | MCP_DATA | MCP_PIPELINE;
@@ -264,7 +264,7 @@ void mcp_build_step(struct mcp_builder *b)
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_CLEAR_SCALARS, .writes = {loss, norm}});
     mcp_end_block(b, MCP_PROLOGUE);
     mcp_begin_block(b, false);
-    if (!frozen)
+    if (clips)
         mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,
                                       .stream = MCP_STREAM_DATA,
                                       .group = all,
@@ -275,7 +275,7 @@ void mcp_build_step(struct mcp_builder *b)
                                       .dims = {1}});
     mcp_emit(b,
              (struct mcp_call){.function = MCP_FN_STEP_SCALARS,
-                               .reads = {frozen ? loss : norm, frozen ? (struct mcp_ref){0} : loss},
+                               .reads = {clips ? norm : loss, clips ? loss : (struct mcp_ref){0}},
                                .writes = {scalars}});
     mcp_end_block(b, MCP_EPILOGUE);
 }

@@ -47,12 +47,25 @@ void mcp_one_bit_size(struct mcp_builder *b, const struct part *part)
     grow_buffer(b, MCP_LAYER_PADDING_MASK, (masked_rows(b, part) + 7) / 8);
 }
 
+/* One op over all of a part, which nothing shards. */
+static void whole_op(struct mcp_builder *b, enum mcp_function function, const struct part *part,
+                     const struct mcp_ref reads[3], const struct mcp_ref writes[2])
+{
+    struct mcp_call call = {
+        .function = function,
+        .dims = {part->parameters, 1, part->parameters, part->first, part->shard_first}};
+    memcpy(call.reads, reads, 3 * sizeof *reads);
+    memcpy(call.writes, writes, 2 * sizeof *writes);
+    mcp_emit(b, call);
+}
+
 /* What is on its way between the ranks of a group. */
 struct exchange {
     struct mcp_builder *b;
     const struct part *part;
     int ranks;
     int64_t elements, own_elements; /* n, and n / k: what this rank averages */
+    int64_t first;                  /* in the worker's errors; over k: in the server's */
 };
 
 static struct mcp_ref scratch(const struct exchange *x, const char *name, int64_t bytes,
@@ -95,16 +108,18 @@ static void compress(const struct exchange *x, struct mcp_ref value, struct mcp_
                      int64_t elements, struct mcp_ref out[2])
 {
     bool masked = masked_rows(x->b, x->part) > 0;
-    struct mcp_ref mask =
-        masked ? mcp_layer_buffer(MCP_LAYER_PADDING_MASK) : (struct mcp_ref){0};
+    struct mcp_ref mask = masked ? mcp_layer_buffer(MCP_LAYER_PADDING_MASK) : (struct mcp_ref){0};
     out[0] = scratch(x, "signs", elements / 8, MCP_U8);
     out[1] = scratch(x, "scale", 4, MCP_F32);
-    mcp_map(x->b, MCP_FN_ADD_ERROR, elements, 1, (struct mcp_ref[3]){value, error},
-            (struct mcp_ref[2]){error});
+    int64_t first = elements < x->elements ? x->first / x->ranks : x->first;
+    mcp_emit(x->b, (struct mcp_call){.function = MCP_FN_ADD_ERROR,
+                                     .reads = {value, error},
+                                     .writes = {error},
+                                     .dims = {elements, 1, first}});
     mcp_emit(x->b, (struct mcp_call){.function = MCP_FN_COMPRESS_SIGNS,
                                      .reads = {error, mask},
                                      .writes = {out[0], out[1], error},
-                                     .dims = {elements, 1}});
+                                     .dims = {elements, 1, first}});
 }
 
 /* The group's momentum in place of this rank's own. */
@@ -125,8 +140,8 @@ static void exchange_momentum(const struct exchange *x, struct mcp_ref state)
     struct mcp_ref all = scratch(x, "all_signs", x->elements / 8, MCP_U8);
     send_signs(x, MCP_FN_ALL_GATHER, averaged[0], all);
     scales = send_scales(x, averaged[1]);
-    mcp_map(x->b, MCP_FN_DECOMPRESS_SIGNS, part->parameters, 1,
-            (struct mcp_ref[3]){all, scales, state}, (struct mcp_ref[2]){state});
+    whole_op(x->b, MCP_FN_DECOMPRESS_SIGNS, part, (struct mcp_ref[3]){all, scales, state},
+             (struct mcp_ref[2]){state});
 }
 
 void mcp_one_bit_update(struct mcp_builder *b, const struct part *part)
@@ -135,12 +150,13 @@ void mcp_one_bit_update(struct mcp_builder *b, const struct part *part)
     struct mcp_ref state = mcp_layer_buffer(mcp_part_index(part, MCP_LAYER_OPTIMIZER));
     x.elements = mcp_one_bit_elements(part->parameters, x.ranks);
     x.own_elements = x.elements / x.ranks;
-    mcp_map(b, MCP_FN_MOMENTUM, part->parameters, 1,
-            (struct mcp_ref[3]){mcp_part_buffer(part, MCP_LAYER_GRADIENTS), state},
-            (struct mcp_ref[2]){state});
+    x.first = mcp_one_bit_elements(part->shard_first, x.ranks);
+    whole_op(b, MCP_FN_MOMENTUM, part,
+             (struct mcp_ref[3]){mcp_part_buffer(part, MCP_LAYER_GRADIENTS), state},
+             (struct mcp_ref[2]){state});
     if (x.ranks > 1)
         exchange_momentum(&x, state);
-    mcp_map(b, MCP_FN_ADAM_FROZEN, part->parameters, 1,
-            (struct mcp_ref[3]){state, mcp_rank_buffer(MCP_RANK_SCALARS)},
-            (struct mcp_ref[2]){mcp_part_buffer(part, MCP_LAYER_WEIGHTS), state});
+    whole_op(b, MCP_FN_ADAM_FROZEN, part,
+             (struct mcp_ref[3]){state, mcp_rank_buffer(MCP_RANK_SCALARS)},
+             (struct mcp_ref[2]){mcp_part_buffer(part, MCP_LAYER_WEIGHTS), state});
 }

@@ -560,6 +560,8 @@ static const struct rule rules[] = {
      mcp_say_zero, NULL},
     {"one_bit_adam_keeps_state_whole", "zero_stage", offsetof(struct mcp_plan, zero_stage),
      mcp_hold_whole_state, mcp_say_whole_state, NULL},
+    {"one_bit_adam_has_no_global_norm", "zero_stage", offsetof(struct mcp_plan, zero_stage),
+     mcp_hold_clip, mcp_say_clip, NULL},
     {"rank_map_fits_plan", "data_parallel", offsetof(struct mcp_plan, data_parallel),
      mcp_hold_rank_map, mcp_say_rank_map, NULL},
     RULE("precision_supported", tensor_parallel, precision, NULL),

@@ -31,6 +31,21 @@ const char *mcp_say_whole_state(struct mcp_arena *arena, const struct ask *ask, 
                       stage);
 }
 
+bool mcp_hold_clip(const struct ask *ask, int value)
+{
+    (void)value;
+    return ask->job->clip_global_norm != MCP_CLIP_ON || !mcp_job_is_frozen(ask->job);
+}
+
+const char *mcp_say_clip(struct mcp_arena *arena, const struct ask *ask, int value)
+{
+    (void)ask;
+    (void)value;
+    return mcp_format(arena, "clip_global_norm=true needs the gradient of all ranks, which the "
+                             "frozen phase of one_bit_adam never makes; nearest legal "
+                             "clip_global_norm=false, or phase warm");
+}
+
 /* Pools hold whole stages, which a map of single ranks would tear apart. */
 bool mcp_hold_rank_map(const struct ask *ask, int data_parallel)
 {

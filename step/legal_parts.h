@@ -33,6 +33,9 @@ const char *mcp_say_zero(struct mcp_arena *arena, const struct ask *ask, int sta
 bool mcp_hold_whole_state(const struct ask *ask, int stage);
 const char *mcp_say_whole_state(struct mcp_arena *arena, const struct ask *ask, int stage);
 
+/* ... nor a global norm to clip by. */
+bool mcp_hold_clip(const struct ask *ask, int value);
+const char *mcp_say_clip(struct mcp_arena *arena, const struct ask *ask, int value);
 bool mcp_hold_rank_map(const struct ask *ask, int data_parallel);
 const char *mcp_say_rank_map(struct mcp_arena *arena, const struct ask *ask, int data_parallel);
 

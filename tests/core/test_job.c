@@ -35,7 +35,8 @@ Test(job, round_trips)
                                 .optimizer = MCP_OPTIMIZER_ONE_BIT_ADAM,
                                 .phase = MCP_PHASE_FROZEN,
                                 .freeze_step = 150,
-                                .num_steps = 1000};
+                                .num_steps = 1000,
+                                .clip_global_norm = MCP_CLIP_OFF};
     struct mcp_job again;
     const char *text = written(arena, &job);
     cr_assert(eq(int, parse(arena, text, &again, &err), MCP_OK), "%s", err.text);

@@ -52,7 +52,8 @@ static int64_t parameters(const struct mcp_program *program)
     int64_t sum = 0;
     for (int layer = 0; layer < program->num_layers; layer++) {
         const struct mcp_program_class *class = &program->classes[0];
-        const struct mcp_entry_list *last = &program->lists[class->slots[class->num_slots - 1].list];
+        const struct mcp_entry_list *last =
+            &program->lists[class->slots[class->num_slots - 1].list];
         for (int e = 0; e < last->num_entries; e++)
             if (last->entries[e].layer == layer && last->entries[e].role == MCP_OPTIMIZER)
                 sum += mcp_layer_type_parameters(&program->types[last->entries[e].type], false);
@@ -144,18 +145,45 @@ Test(one_bit, masks_rows_that_stand_for_no_token)
     }
 }
 
-Test(one_bit, has_no_global_norm_once_frozen)
+struct case_norm {
+    char name[40];
+    enum mcp_optimizer optimizer;
+    enum mcp_phase phase;
+    enum mcp_clip clip;
+    bool legal, norm;
+};
+
+ParameterizedTestParameters(one_bit, norm)
+{
+    static struct case_norm cases[] = {
+        {"Adam", MCP_OPTIMIZER_ADAM, MCP_PHASE_WARM, MCP_CLIP_BY_DEFAULT, true, true},
+        {"Adam without", MCP_OPTIMIZER_ADAM, MCP_PHASE_WARM, MCP_CLIP_OFF, true, false},
+        {"warm", MCP_OPTIMIZER_ONE_BIT_ADAM, MCP_PHASE_WARM, MCP_CLIP_ON, true, true},
+        {"frozen", MCP_OPTIMIZER_ONE_BIT_ADAM, MCP_PHASE_FROZEN, MCP_CLIP_BY_DEFAULT, true, false},
+        {"frozen with", MCP_OPTIMIZER_ONE_BIT_ADAM, MCP_PHASE_FROZEN, MCP_CLIP_ON, false, false},
+    };
+    return cr_make_param_array(struct case_norm, cases, sizeof cases / sizeof *cases);
+}
+
+ParameterizedTest(struct case_norm *c, one_bit, norm)
 {
     struct setup s;
+    struct mcp_refusals refusals = {0};
     small_gpt(&s, 2, MCP_PHASE_WARM);
-    for (int phase = 0; phase < MCP_NUM_PHASES; phase++) {
-        s.job.phase = (enum mcp_phase)phase;
-        struct mcp_layer_type step = setup_layer(&s, MCP_KIND_STEP, MCP_RECOMPUTE_NONE);
-        struct mcp_layer_type layer = setup_layer(&s, 0, MCP_RECOMPUTE_NONE);
-        int collectives = step.blocks[MCP_EPILOGUE].num_ops - 1; /* beside the scalars */
-        cr_expect(eq(int, collectives, phase == MCP_PHASE_WARM));
-        cr_expect(eq(int, layer.blocks[MCP_EPILOGUE].num_ops, phase == MCP_PHASE_WARM));
-    }
+    setup_finish(&s, 2, MCP_RECOMPUTE_NONE);
+    s.job.optimizer = c->optimizer;
+    s.job.phase = c->phase;
+    s.job.clip_global_norm = c->clip;
+    cr_expect(eq(int, mcp_legal(s.arena, &s.question, &s.plan, &refusals), c->legal), "%s",
+              c->name);
+    if (!c->legal)
+        cr_expect(
+            ne(ptr, strstr(refusals.items[0].text, "nearest legal clip_global_norm=false"), NULL));
+    struct mcp_layer_type step = setup_layer(&s, MCP_KIND_STEP, MCP_RECOMPUTE_NONE);
+    struct mcp_layer_type layer = setup_layer(&s, 0, MCP_RECOMPUTE_NONE);
+    int collectives = step.blocks[MCP_EPILOGUE].num_ops - 1; /* beside the scalars */
+    cr_expect(eq(int, collectives, c->norm), "%s", c->name);
+    cr_expect(eq(int, layer.blocks[MCP_EPILOGUE].num_ops, c->norm), "%s", c->name);
     mcp_arena_free(s.arena);
 }
 
