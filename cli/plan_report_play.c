@@ -1,6 +1,7 @@
 /* cli/plan_report_play.c: the plan's step as it is played, and ways to save memory. */
 #include "cli/plan_report.h"
 
+#include "cli/report_links.h"
 #include "core/units.h"
 #include "sim/check.h"
 #include "step/build.h"
@@ -28,10 +29,10 @@ static const char *played_text(struct mcp_arena *arena, const struct mcp_sim_pla
 
 /* A step that is too long to be played is not drawn. */
 static enum mcp_status play(struct mcp_arena *arena, const struct mcp_plan_view *view,
-                            struct mcp_sim_result *result, struct mcp_error *err)
+                            struct mcp_program *program, struct mcp_sim_result *result,
+                            struct mcp_error *err)
 {
     const struct mcp_sim_options options = mcp_sim_options_default();
-    struct mcp_program *program = MCP_NEW(arena, struct mcp_program);
     MCP_TRY(mcp_sim_check_size(&view->plan, view->question->job, err));
     mcp_program_build(arena, view->question, &view->plan, program);
     MCP_TRY(mcp_sim_check_time(view->question, program, &options, err));
@@ -77,12 +78,13 @@ void mcp_plan_report_play(struct mcp_report *report, const struct mcp_plan_view 
 {
     struct mcp_arena *arena = report->arena;
     struct mcp_sim_result *result = MCP_NEW(arena, struct mcp_sim_result);
+    struct mcp_program *program = MCP_NEW(arena, struct mcp_program);
     struct mcp_pricer *pricer = mcp_pricer_new(arena, view->question);
     const struct mcp_report_step step = {view->question,
                                          {pricer, &view->plan, view->prediction, result}};
     struct mcp_error err;
     mcp_report_say(report, MCP_REPORT_SECTION, MCP_TONE_PLAIN, "The step over time");
-    if (play(arena, view, result, &err) != MCP_OK) {
+    if (play(arena, view, program, result, &err) != MCP_OK) {
         mcp_report_say(report, MCP_REPORT_PROSE, MCP_TONE_WARN,
                        mcp_format(arena, "not drawn: %s", err.text));
         return;
@@ -92,4 +94,5 @@ void mcp_plan_report_play(struct mcp_report *report, const struct mcp_plan_view 
     mcp_report_step_memory(report, &step);
     if (view->memory_steps)
         add_memory_steps(report, view);
+    mcp_report_step_links(report, view->question, program);
 }

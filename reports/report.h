@@ -63,7 +63,7 @@ struct mcp_report_point {
 };
 struct mcp_report_curve {
     const char *name;
-    int ink; /* one of 0, 1, 4, 5, 6, 8, 9, 10 */
+    int ink; /* 0, 1 or 4 to 10: lines in others are too pale */
     int num_points;
     const struct mcp_report_point *points; /* ascending in x */
 };

@@ -51,12 +51,19 @@ report played sim "$folder/plan.json"
 report large plan --model llama-3.1-405b --cluster dgx-h100:2048 --global-batch-size 2048 \
     --sequence-length 8192 --tensor-parallel 8 --context-parallel 8 --pipeline-parallel 16 \
     --data-parallel 16 --microbatch-size 1
+"$mcpplan" sim "$folder/plan.json" --slow-link nvlink:4 --timeline "$folder/slow.jsonl" > /dev/null 2>&1
+report compared compare "$folder/plan.json" "$folder/slow.jsonl" --threshold 0.9
+report refined plan --model mixtral-8x7b --cluster dgx-a100:4 --global-batch-size 64 --refine 5
+report sizes capacity --model llama-3.1-8b --cluster dgx-h100,dgx-a100 --tokens 1T --deadline 60 \
+    --gpus 32,64,128,256 --global-batch-size 256 --price dgx-h100=2.5
 sed 's/"name": "llama-3.1-8b"/"name": "<script>alert(1)<\/script><img src=x onerror=alert(1)>"/' \
     "$here/../../models/llama-3.1-8b.json" > "$folder/hostile.json"
 report hostile plan --model "$folder/hostile.json" --cluster dgx-h100 --global-batch-size 16
 
-browse small.html --screenshot="$folder/light.png"
-browse small.html --screenshot="$folder/dark.png" --blink-settings=preferredColorScheme=0
-browse small.html --print-to-pdf="$folder/print.pdf" --no-pdf-header-footer
+for shown in small compared sizes; do
+    browse "$shown.html" --screenshot="$folder/$shown-light.png"
+    browse "$shown.html" --screenshot="$folder/$shown-dark.png" --blink-settings=preferredColorScheme=0
+    browse "$shown.html" --print-to-pdf="$folder/$shown-print.pdf" --no-pdf-header-footer
+done
 rm -rf "$folder/profile" "$folder/output" "$folder/log"
 echo "report-check: pages and pictures are in $folder"

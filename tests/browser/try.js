@@ -50,9 +50,17 @@ function attempt(box) {
   if (!location.hash) svg.dispatchEvent(new MouseEvent("dblclick"));
 }
 
-const charts = document.querySelectorAll(".gantt");
-expect(charts.length > 0, "the page has no chart of time");
+// Points of curves say what they are, and all lie on the drawing.
+function attempt_point(point) {
+  const box = point.ownerSVGElement.viewBox.baseVal;
+  expect(point.querySelector("title").textContent.includes(" to "), "a point has no title");
+  expect(point.cx.baseVal.value <= box.width && point.cy.baseVal.value <= box.height, "a point lies outside");
+}
+
+const charts = document.querySelectorAll(".gantt"), points = document.querySelectorAll("svg circle");
+expect(charts.length + points.length > 0, "the page has no chart of time and none of sizes");
 charts.forEach(attempt);
+points.forEach(attempt_point);
 document.querySelectorAll("svg").forEach(svg =>
   expect(svg.getAttribute("role") === "img" && svg.querySelector("title").textContent, "a drawing has no title"));
 expect(performance.getEntriesByType("resource").length === 0, "the page asks for more than itself");

@@ -70,10 +70,15 @@ Test(cli, report_holds_the_answer_on_a_page_and_in_markdown)
                                    "@",
                                    "~"};
     static const char *const facts[] = {
-        "pipeline 2",   "proven best", "Peak memory", "Where the time goes",
-        "microbatches", "stages 0–1",  "bubble",      "What would change it",
-        "gpipe",        "ZeRO 3",      "fitted",      "sustained_clock_frac",
-        "Not modelled", "activations", "limit",       "memory_bandwidth_bytes_per_s",
+        "pipeline 2",   "proven best",
+        "Peak memory",  "Where the time goes",
+        "microbatches", "stages 0–1",
+        "bubble",       "What would change it",
+        "gpipe",        "ZeRO 3",
+        "fitted",       "sustained_clock_frac",
+        "Not modelled", "activations",
+        "limit",        "memory_bandwidth_bytes_per_s",
+        "Links",        "port over the step: nvlink",
     };
     struct mcp_arena *arena = mcp_arena_new();
     const char *page = written(arena, "a.html", words), *again = written(arena, "b.html", words);
