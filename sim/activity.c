@@ -11,6 +11,7 @@ struct list {
     int count;
     size_t capacity;
     int next; /* index of the first to end; -1: none */
+    int64_t next_ns;
 };
 
 struct mcp_sim_activities {
@@ -97,6 +98,8 @@ static void find_next(struct list *list)
     for (int i = 1; i < list->count; i++)
         if (ends_before(&list->items[i], &list->items[list->next]))
             list->next = i;
+    if (list->next >= 0)
+        list->next_ns = list->items[list->next].end_ns;
 }
 
 /* --- shared links --- */
@@ -194,15 +197,16 @@ static void begin_phase(struct mcp_sim_activities *all, struct mcp_sim_activity 
     find_next(&all->lists[activity->class]);
 }
 
-void mcp_sim_start(struct mcp_sim_activities *all, struct mcp_sim_activity activity)
+void mcp_sim_start(struct mcp_sim_activities *all, const struct mcp_sim_activity *activity)
 {
-    struct list *list = &all->lists[activity.class];
-    activity.start_ns = all->now_ns;
-    activity.end_ns = all->now_ns + activity.fixed_ns;
-    activity.number = all->started++;
+    struct list *list = &all->lists[activity->class];
     list->items = mcp_grow(all->arena, list->items, (size_t)list->count, &list->capacity,
                            sizeof *list->items);
-    list->items[list->count++] = activity;
+    struct mcp_sim_activity *item = &list->items[list->count++];
+    *item = *activity;
+    item->start_ns = all->now_ns;
+    item->end_ns = all->now_ns + item->fixed_ns;
+    item->number = all->started++;
     find_next(list);
 }
 
@@ -211,8 +215,7 @@ static struct list *first_list(struct mcp_sim_activities *all)
     struct list *first = NULL;
     for (int c = 0; c < all->num_classes; c++) {
         struct list *list = &all->lists[c];
-        if (list->next >= 0 &&
-            (first == NULL || list->items[list->next].end_ns < first->items[first->next].end_ns))
+        if (list->next >= 0 && (first == NULL || list->next_ns < first->next_ns))
             first = list;
     }
     return first;

@@ -47,7 +47,7 @@ struct mcp_sim_activities *mcp_sim_activities_new(struct mcp_arena *arena, int n
 /* Back to time 0; nothing may be under way. */
 void mcp_sim_activities_restart(struct mcp_sim_activities *all);
 int64_t mcp_sim_now(const struct mcp_sim_activities *all);
-void mcp_sim_start(struct mcp_sim_activities *all, struct mcp_sim_activity activity);
+void mcp_sim_start(struct mcp_sim_activities *all, const struct mcp_sim_activity *activity);
 /* The next one that ends, taken out; time is then its end. False when none is left. */
 bool mcp_sim_next(struct mcp_sim_activities *all, struct mcp_sim_activity *out);
 

@@ -35,8 +35,8 @@ void mcp_sim_ops_emit(const struct mcp_sim_ops_play *play, const struct mcp_sim_
 
 void mcp_sim_ops_timer(const struct mcp_sim_ops_play *play, int c, int64_t ns)
 {
-    mcp_sim_start(play->activities,
-                  (struct mcp_sim_activity){.kind = MCP_SIM_TIMER, .class = c, .fixed_ns = ns});
+    const struct mcp_sim_activity timer = {.kind = MCP_SIM_TIMER, .class = c, .fixed_ns = ns};
+    mcp_sim_start(play->activities, &timer);
 }
 
 static void next_step(struct mcp_sim_rank *rank)
@@ -50,7 +50,7 @@ static void next_step(struct mcp_sim_rank *rank)
 /* Compute alone is slower on a slower rank. */
 static int64_t stretched_ns(const struct mcp_sim_rank *rank, const struct mcp_sim_op *op)
 {
-    bool stretches = op->cost < MCP_COST_TENSOR;
+    bool stretches = op->cost < MCP_COST_TENSOR && rank->stretch.largest != 1;
     return stretches ? llround((double)op->time_ns * rank->stretch.largest) : op->time_ns;
 }
 
@@ -63,7 +63,7 @@ static void start_op(struct mcp_sim_ops_play *play, int c, int index)
                                         .fixed_ns = stretched_ns(&play->ranks[c], op)};
     if (op->num_phases > 0)
         mcp_sim_use_ports(&activity, op->phases, op->num_phases);
-    mcp_sim_start(play->activities, activity);
+    mcp_sim_start(play->activities, &activity);
 }
 
 static void start_block(struct mcp_sim_ops_play *play, int c, const struct mcp_sim_step *step)
@@ -179,7 +179,7 @@ static void start_message(struct mcp_sim_ops_play *play, int c, enum mcp_sim_act
     activity.shared_ns = part_ns - activity.fixed_ns;
     activity.sent_ns = play->ranks[c].step_start_ns;
     mcp_sim_use_route(&activity, &shape, peer_of(play, c, step->side));
-    mcp_sim_start(play->activities, activity);
+    mcp_sim_start(play->activities, &activity);
 }
 
 static void end_near(struct mcp_sim_ops_play *play, const struct mcp_sim_activity *activity)

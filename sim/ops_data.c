@@ -39,7 +39,7 @@ static void start_transfer(struct mcp_sim_ops_play *play, int c)
     if (count > 0)
         mcp_sim_use_ports(&activity, rank->phases, count);
     rank->moving = true;
-    mcp_sim_start(play->activities, activity);
+    mcp_sim_start(play->activities, &activity);
 }
 
 static void emit_transfer(const struct mcp_sim_ops_play *play, int c,

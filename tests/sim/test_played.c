@@ -119,8 +119,8 @@ static void run_two(const struct mcp_sim_phase *a, int num_a, const struct mcp_s
     struct mcp_sim_activity x = {.index = 0}, y = {.index = 1}, ended;
     mcp_sim_use_ports(&x, a, num_a);
     mcp_sim_use_ports(&y, b, num_b);
-    mcp_sim_start(all, x);
-    mcp_sim_start(all, y);
+    mcp_sim_start(all, &x);
+    mcp_sim_start(all, &y);
     while (mcp_sim_next(all, &ended))
         ends_ns[ended.index] = mcp_sim_now(all);
     mcp_arena_free(arena);
