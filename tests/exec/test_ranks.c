@@ -69,7 +69,8 @@ static void check_world(int world)
     close(descriptor);
     cr_assert(program_path(arena) != NULL, "MCPPLAN does not name the program");
     int status = run_ranks(arena, world, file);
-    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "mpirun ended with %d", status);
+    bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    cr_expect(ended, "mpirun ended with %d", status);
     struct mcp_text text = mcp_text_new(arena);
     cr_assert(mcp_file_read(arena, file, 1 << 20, &text, &err) == MCP_OK, "%s", err.text);
     for (char *line = text.data; line != NULL && *line != '\0';) {
