@@ -356,6 +356,9 @@ static enum mcp_status load_rival(struct mcp_context *ctx, const struct mcp_ques
     MCP_TRY(mcp_json_read(ctx->arena, path, &json, &ctx->err));
     MCP_TRY(mcp_plan_from_json(ctx->arena, json, &out->plan, &ctx->err));
     MCP_TRY(mcp_plan_file_done(json, &ctx->err));
+    if (out->plan.rank_map != NULL)
+        MCP_TRY(mcp_plan_place(ctx->arena, &out->plan, question->cluster,
+                               out->plan.rank_map->gpu_of_rank, &ctx->err));
     out->name = path;
     if (mcp_json_object(json, "model", &part, &ignored) != MCP_OK ||
         mcp_model_from_json(ctx->arena, part, &model, &ignored) != MCP_OK ||

@@ -3,6 +3,8 @@
 
 #include "core/mesh.h"
 
+#include <string.h>
+
 /* splitmix64 (Steele, Lea & Flood 2014) */
 static uint64_t next_random(uint64_t *state)
 {
@@ -82,15 +84,49 @@ static const unsigned axis_sets[] = {MCP_TENSOR,
                                      MCP_ENDS,
                                      (unsigned)MCP_TENSOR | MCP_CONTEXT | MCP_DATA | MCP_PIPELINE};
 
-static void fill(const struct mcp_plan *plan, struct mcp_rank_map *map,
+/* Room to look at every group of a kind once. */
+struct census {
+    int *members; /* [world] of the group at hand */
+    int *present; /* [world] of them, in each domain; 0 between groups */
+    bool *seen;   /* [world] ranks whose group has been looked at */
+};
+
+static int census_of(const struct mcp_plan *plan, unsigned axes, int domain, struct census *c)
+{
+    const struct mcp_rank_map *map = plan->rank_map;
+    int least = mcp_group_size(plan, axes);
+    memset(c->seen, 0, (size_t)map->world * sizeof *c->seen);
+    for (int rank = 0; rank < map->world; rank++) {
+        if (c->seen[rank])
+            continue;
+        int count = mcp_group_members(plan, axes, rank, c->members);
+        for (int i = 0; i < count; i++) {
+            c->seen[c->members[i]] = true;
+            c->present[map->gpu_of_rank[c->members[i]] / domain]++;
+        }
+        for (int i = 0; i < count; i++) {
+            int *present = &c->present[map->gpu_of_rank[c->members[i]] / domain];
+            least = *present > 0 && *present < least ? *present : least;
+        }
+        for (int i = 0; i < count; i++)
+            c->present[map->gpu_of_rank[c->members[i]] / domain] = 0;
+    }
+    return least;
+}
+
+static void fill(struct mcp_arena *arena, const struct mcp_plan *plan, struct mcp_rank_map *map,
                  const struct mcp_cluster *cluster)
 {
+    struct mcp_mark mark = mcp_arena_mark(arena);
+    struct census census = {MCP_ARRAY(arena, map->world, int), MCP_ARRAY(arena, map->world, int),
+                            MCP_ARRAY(arena, map->world, bool)};
     for (int tier = 0; tier < cluster->num_tiers; tier++) {
         int domain = cluster->tiers[tier].ranks;
         for (size_t i = 0; i < sizeof axis_sets / sizeof *axis_sets; i++)
-            map->least[tier][axis_sets[i]] = least_members(plan, axis_sets[i], domain);
+            map->least[tier][axis_sets[i]] = census_of(plan, axis_sets[i], domain, &census);
         map->domains[map->num_domains++] = domain;
     }
+    mcp_arena_rewind(arena, mark);
 }
 
 enum mcp_status mcp_plan_place(struct mcp_arena *arena, struct mcp_plan *plan,
@@ -107,7 +143,7 @@ enum mcp_status mcp_plan_place(struct mcp_arena *arena, struct mcp_plan *plan,
                                  .id = id_of(world, gpu_of_rank)};
     plan->rank_map = map;
     if (cluster != NULL)
-        fill(plan, map, cluster);
+        fill(arena, plan, map, cluster);
     return MCP_OK;
 }
 
