@@ -195,10 +195,13 @@ enum mcp_status mcp_save_run(const struct mcp_saved_rank *saved, const char *fol
 
 /* --- loading --- */
 
+/* From a checkpoint or from a model, whichever is not NULL. */
 struct loading {
     struct mcp_arena *arena;
     const struct mcp_saved_rank *saved;
     const struct mcp_checkpoint *checkpoint;
+    const struct mcp_hf_model *model;
+    int layer;
 };
 
 static void write_values(const struct mcp_saved_rank *saved, const struct values *values,
@@ -213,51 +216,76 @@ static void write_values(const struct mcp_saved_rank *saved, const struct values
     saved->calls->write(saved->backend, values->memory + from * 2, halves, count * 2);
 }
 
+/* data[count] comes zeroed: what a model lacks stays so. */
+static enum mcp_status fetch(const struct loading *l, const struct mcp_checkpoint_part *wanted,
+                             float *data, struct mcp_error *err)
+{
+    if (l->checkpoint != NULL)
+        return mcp_checkpoint_read(l->checkpoint, wanted->kind, wanted->piece, wanted->begin,
+                                   wanted->count, data, err);
+    if (wanted->kind != MCP_VALUE_WEIGHTS)
+        return MCP_OK;
+    return mcp_hf_read(l->model, type_of(l->saved, l->layer), l->layer, wanted->piece,
+                       wanted->begin, wanted->count, data, err);
+}
+
 static enum mcp_status load_piece(const struct loading *l, const struct values *values,
                                   const struct mcp_piece *piece, struct mcp_error *err)
 {
-    int64_t begin;
-    const int64_t count = mcp_piece_within(piece, values->first, values->count, &begin);
+    struct mcp_checkpoint_part wanted = {.kind = values->kind, .piece = piece};
+    wanted.count = mcp_piece_within(piece, values->first, values->count, &wanted.begin);
     const struct mcp_mark mark = mcp_arena_mark(l->arena);
-    float *data = MCP_ARRAY(l->arena, count, float);
-    uint16_t *halves = MCP_ARRAY(l->arena, count, uint16_t);
-    MCP_TRY(mcp_checkpoint_read(l->checkpoint, values->kind, piece, begin, count, data, err));
-    write_values(l->saved, values, piece->offset + begin - values->first, data, count, halves);
+    float *data = MCP_ARRAY(l->arena, wanted.count, float);
+    uint16_t *halves = MCP_ARRAY(l->arena, wanted.count, uint16_t);
+    MCP_TRY(fetch(l, &wanted, data, err));
+    write_values(l->saved, values, piece->offset + wanted.begin - values->first, data, wanted.count,
+                 halves);
     mcp_arena_rewind(l->arena, mark);
     return MCP_OK;
 }
 
-static enum mcp_status load_place(const struct loading *l, int layer,
-                                  const struct mcp_flat_place *place, struct mcp_error *err)
+static enum mcp_status load_place(const struct loading *l, const struct mcp_flat_place *place,
+                                  struct mcp_error *err)
 {
     const struct values kinds[] = {held_of(place), truth_of(place), moment_of(place, 0),
                                    moment_of(place, 1)};
     struct mcp_piece *pieces;
-    const int count = pieces_of(l->arena, l->saved, layer, place->flat, &pieces);
+    const int count = pieces_of(l->arena, l->saved, l->layer, place->flat, &pieces);
     for (size_t kind = 0; kind < MCP_COUNT_OF(kinds); kind++)
         for (int i = 0; i < count; i++)
             MCP_TRY(load_piece(l, &kinds[kind], &pieces[i], err));
     return MCP_OK;
 }
 
-static enum mcp_status load_rank(const struct loading *l, struct mcp_error *err)
+static enum mcp_status load_layers(struct loading *l, struct mcp_error *err)
 {
     struct mcp_flat_place places[MCP_NUM_FLATS];
-    for (int layer = 0; layer < l->saved->rank->program->num_layers; layer++) {
-        const int count = mcp_flat_places(l->saved->interpreter, l->saved->rank, layer, places);
+    for (l->layer = 0; l->layer < l->saved->rank->program->num_layers; l->layer++) {
+        const int count = mcp_flat_places(l->saved->interpreter, l->saved->rank, l->layer, places);
         for (int i = 0; i < count; i++)
-            MCP_TRY(load_place(l, layer, &places[i], err));
+            MCP_TRY(load_place(l, &places[i], err));
     }
     return MCP_OK;
+}
+
+static enum mcp_status load_rank(struct loading loading, struct mcp_error *err)
+{
+    loading.arena = mcp_arena_new();
+    const enum mcp_status status = load_layers(&loading, err);
+    mcp_arena_free(loading.arena);
+    return status;
 }
 
 enum mcp_status mcp_load_rank(const struct mcp_saved_rank *saved,
                               const struct mcp_checkpoint *checkpoint, struct mcp_error *err)
 {
-    const struct loading loading = {mcp_arena_new(), saved, checkpoint};
-    const enum mcp_status status = load_rank(&loading, err);
-    mcp_arena_free(loading.arena);
-    return status;
+    return load_rank((struct loading){.saved = saved, .checkpoint = checkpoint}, err);
+}
+
+enum mcp_status mcp_load_hugging_face(const struct mcp_saved_rank *saved,
+                                      const struct mcp_hf_model *model, struct mcp_error *err)
+{
+    return load_rank((struct loading){.saved = saved, .model = model}, err);
 }
 
 enum mcp_status mcp_load_newest(struct mcp_arena *arena, const struct mcp_saved_rank *saved,

@@ -3,6 +3,7 @@
 #define MCP_EXEC_SAVE_H
 
 #include "exec/checkpoint.h"
+#include "exec/hugging_face.h"
 #include "exec/interpret.h"
 
 /* A rank with its memory; what mcp_interpreter_new() was given. */
@@ -28,6 +29,10 @@ enum mcp_status mcp_save_run(const struct mcp_saved_rank *saved, const char *fol
  * layout wrote it. Rows that pad the vocabulary stay as they are. */
 enum mcp_status mcp_load_rank(const struct mcp_saved_rank *saved,
                               const struct mcp_checkpoint *checkpoint, struct mcp_error *err);
+
+/* Gives this rank the weights of a model of Hugging Face's, and states of no steps. */
+enum mcp_status mcp_load_hugging_face(const struct mcp_saved_rank *saved,
+                                      const struct mcp_hf_model *model, struct mcp_error *err);
 
 /* Opens the newest whole checkpoint on every rank: rank 0 reads all checksums, the others
  * follow it. *out is NULL, and nothing fails, when `folder` has none or is not there. On

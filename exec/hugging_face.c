@@ -1,0 +1,313 @@
+/* exec/hugging_face.c: models of Hugging Face read and written. */
+#include "exec/hugging_face.h"
+
+#include "core/json.h"
+#include "core/text.h"
+#include "exec/bf16.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct mcp_hf_model {
+    const char *path;
+    enum mcp_hf_naming naming;
+    const char *prefix; /* before each name: "" or "transformer." */
+    int num_files;
+    struct mcp_safetensors *files;
+};
+
+/* --- opening --- */
+
+static const struct mcp_tensor *find_tensor(const struct mcp_hf_model *model, const char *name)
+{
+    const struct mcp_tensor *tensor = NULL;
+    for (int i = 0; tensor == NULL && i < model->num_files; i++)
+        tensor = mcp_safetensors_find(&model->files[i], name);
+    return tensor;
+}
+
+static enum mcp_status find_naming(struct mcp_hf_model *model, struct mcp_error *err)
+{
+    static const struct {
+        const char *name, *prefix;
+        enum mcp_hf_naming naming;
+    } signs[] = {
+        {"wte.weight", "", MCP_HF_GPT2},
+        {"transformer.wte.weight", "transformer.", MCP_HF_GPT2},
+        {"model.layers.0.block_sparse_moe.gate.weight", "", MCP_HF_MIXTRAL},
+        {"model.layers.0.mlp.gate.weight", "", MCP_HF_QWEN_MOE},
+        {"model.embed_tokens.weight", "", MCP_HF_LLAMA},
+    };
+    for (size_t i = 0; i < MCP_COUNT_OF(signs); i++) {
+        if (find_tensor(model, signs[i].name) == NULL)
+            continue;
+        model->naming = signs[i].naming;
+        model->prefix = signs[i].prefix;
+        return MCP_OK;
+    }
+    return mcp_fail(err, MCP_FORMAT,
+                    "%s: neither wte.weight nor model.embed_tokens.weight in it: no GPT-2, Llama, "
+                    "Mistral, Qwen or Mixtral model",
+                    model->path);
+}
+
+/* Each file of the index once. */
+static enum mcp_status open_index(struct mcp_arena *arena, const char *path, const char *folder,
+                                  struct mcp_hf_model *model, struct mcp_error *err)
+{
+    struct mcp_json *index, *map;
+    MCP_TRY(mcp_json_read(arena, path, &index, err));
+    MCP_TRY(mcp_json_object(index, "weight_map", &map, err));
+    const size_t count = mcp_json_count(map);
+    model->files = MCP_ARRAY(arena, count, struct mcp_safetensors);
+    for (size_t i = 0; i < count; i++) {
+        const char *key, *name;
+        bool known = false;
+        MCP_TRY(mcp_json_as_string(mcp_json_member(map, i, &key), &name, err));
+        const char *file = mcp_format(arena, "%s/%s", folder, name);
+        for (int k = 0; k < model->num_files; k++)
+            known = known || mcp_same(model->files[k].path, file);
+        if (!known)
+            MCP_TRY(mcp_safetensors_read(arena, file, &model->files[model->num_files++], err));
+    }
+    return MCP_OK;
+}
+
+static const char *folder_of(struct mcp_arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? "." : mcp_strndup(arena, path, (size_t)(slash - path));
+}
+
+static enum mcp_status open_files(struct mcp_arena *arena, const char *path,
+                                  struct mcp_hf_model *model, struct mcp_error *err)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
+        const char *index = mcp_format(arena, "%s/model.safetensors.index.json", path);
+        if (access(index, F_OK) == 0)
+            return open_index(arena, index, path, model, err);
+        path = mcp_format(arena, "%s/model.safetensors", path);
+    }
+    if (mcp_ends_with(path, ".json"))
+        return open_index(arena, path, folder_of(arena, path), model, err);
+    model->files = MCP_NEW(arena, struct mcp_safetensors);
+    model->num_files = 1;
+    return mcp_safetensors_read(arena, path, model->files, err);
+}
+
+enum mcp_status mcp_hf_open(struct mcp_arena *arena, const char *path,
+                            const struct mcp_hf_model **out, struct mcp_error *err)
+{
+    struct mcp_hf_model *model = MCP_NEW(arena, struct mcp_hf_model);
+    model->path = mcp_strdup(arena, path);
+    *out = model;
+    MCP_TRY(open_files(arena, path, model, err));
+    return find_naming(model, err);
+}
+
+enum mcp_hf_naming mcp_hf_naming_of(const struct mcp_hf_model *model)
+{
+    return model->naming;
+}
+
+/* --- reading --- */
+
+static float from_f16(uint16_t half)
+{
+    const int exponent = half >> 10 & 0x1f, fraction = half & 0x3ff;
+    const float sign = half & 0x8000 ? -1.0f : 1.0f;
+    if (exponent == 0x1f)
+        return fraction != 0 ? NAN : sign * INFINITY;
+    if (exponent == 0)
+        return sign * ldexpf((float)fraction, -24);
+    return sign * ldexpf((float)(fraction | 0x400), exponent - 25);
+}
+
+static float number_at(const struct mcp_tensor *tensor, int64_t at)
+{
+    const char *data = tensor->data;
+    uint16_t half;
+    float value;
+    if (tensor->dtype == MCP_F32) {
+        memcpy(&value, data + 4 * at, sizeof value);
+        return value;
+    }
+    memcpy(&half, data + 2 * at, sizeof half);
+    return tensor->dtype == MCP_BF16 ? mcp_from_bf16(half) : from_f16(half);
+}
+
+/* [rows, columns], or one dimension where one of them is 1. */
+static bool has_shape(const struct mcp_tensor *tensor, int64_t rows, int64_t columns)
+{
+    if (tensor->num_dims == 1)
+        return (rows == 1 && tensor->shape[0] == columns) ||
+               (columns == 1 && tensor->shape[0] == rows);
+    return tensor->num_dims == 2 && tensor->shape[0] == rows && tensor->shape[1] == columns;
+}
+
+static enum mcp_status get_tensor(const struct mcp_hf_model *model,
+                                  const struct mcp_hf_tensor *place, const struct mcp_tensor **out,
+                                  struct mcp_error *err)
+{
+    char name[sizeof place->name + 16];
+    const bool is_head = mcp_same(place->name, "lm_head.weight"); /* beside the transformer */
+    snprintf(name, sizeof name, "%s%s", is_head ? "" : model->prefix, place->name);
+    const struct mcp_tensor *tensor = *out = find_tensor(model, name);
+    const int64_t rows = place->transposed ? place->columns : place->rows;
+    const int64_t columns = place->transposed ? place->rows : place->columns;
+    if (tensor == NULL)
+        return mcp_fail(err, MCP_INVALID, "%s: no tensor %s in it", model->path, name);
+    if (tensor->dtype != MCP_F32 && tensor->dtype != MCP_BF16 && tensor->dtype != MCP_F16)
+        return mcp_fail(err, MCP_INVALID, "%s: %s is %s, expected F32, BF16 or F16", model->path,
+                        name, tensor->dtype_name);
+    if (!has_shape(tensor, rows, columns))
+        return mcp_fail(err, MCP_INVALID,
+                        "%s: %s has %d dimensions, [%lld, %lld ..], the model's "
+                        "is [%lld, %lld]",
+                        model->path, name, tensor->num_dims,
+                        (long long)(tensor->num_dims > 0 ? tensor->shape[0] : 1),
+                        (long long)(tensor->num_dims > 1 ? tensor->shape[1] : 1), (long long)rows,
+                        (long long)columns);
+    return MCP_OK;
+}
+
+enum mcp_status mcp_hf_read(const struct mcp_hf_model *model, const struct mcp_layer_type *type,
+                            int layer, const struct mcp_piece *piece, int64_t begin, int64_t count,
+                            float *out, struct mcp_error *err)
+{
+    struct mcp_hf_tensor place = {.rows = 0};
+    const struct mcp_tensor *tensor = NULL;
+    for (int64_t i = begin; i < begin + count; i++) {
+        const int64_t row = piece->first_row + i / piece->columns;
+        const int64_t column = piece->first_column + i % piece->columns;
+        if (row >= place.first_row + place.rows) {
+            MCP_TRY(mcp_hf_find(model->naming, type, layer, piece, row, &place, err));
+            MCP_TRY(get_tensor(model, &place, &tensor, err));
+        }
+        const int64_t local = row - place.first_row;
+        out[i - begin] = number_at(tensor, place.transposed ? column * place.rows + local
+                                                            : local * place.columns + column);
+    }
+    return MCP_OK;
+}
+
+/* --- writing --- */
+
+struct export
+{
+    struct mcp_arena *arena;
+    enum mcp_hf_naming naming;
+    const struct mcp_program *program;
+    const struct mcp_checkpoint *checkpoint;
+    struct mcp_tensor *tensors;
+    size_t capacity;
+    int count;
+};
+
+/* Rows of the place, as the checkpoint has them, turned round where they are there. */
+static enum mcp_status read_rows(const struct export *e, const struct mcp_piece *whole,
+                                 const struct mcp_hf_tensor *place, float *out,
+                                 struct mcp_error *err)
+{
+    const int64_t count = place->rows * place->columns;
+    const int64_t begin = place->first_row * place->columns;
+    if (!place->transposed)
+        return mcp_checkpoint_read(e->checkpoint, MCP_VALUE_WEIGHTS, whole, begin, count, out, err);
+    float *rows = MCP_ARRAY(e->arena, count, float);
+    MCP_TRY(mcp_checkpoint_read(e->checkpoint, MCP_VALUE_WEIGHTS, whole, begin, count, rows, err));
+    for (int64_t i = 0; i < count; i++)
+        out[i % place->columns * place->rows + i / place->columns] = rows[i];
+    return MCP_OK;
+}
+
+static void set_shape(const struct mcp_hf_tensor *place, struct mcp_tensor *out)
+{
+    const bool is_vector = place->rows == 1 || place->columns == 1;
+    out->num_dims = is_vector ? 1 : 2;
+    out->shape[0] = is_vector ? place->rows * place->columns
+                              : (place->transposed ? place->columns : place->rows);
+    out->shape[1] = place->transposed ? place->rows : place->columns;
+}
+
+static enum mcp_status add_part(struct export *e, const struct mcp_layer_type *type, int layer,
+                                const struct mcp_piece *piece, struct mcp_error *err)
+{
+    struct mcp_piece whole = *piece;
+    struct mcp_hf_tensor place;
+    whole.first_row = whole.first_column = 0;
+    whole.rows = whole.tensor_rows;
+    whole.columns = whole.tensor_columns;
+    for (int64_t row = 0; row < whole.rows; row += place.rows) {
+        MCP_TRY(mcp_hf_find(e->naming, type, layer, &whole, row, &place, err));
+        float *data = MCP_ARRAY(e->arena, place.rows * place.columns, float);
+        MCP_TRY(read_rows(e, &whole, &place, data, err));
+        e->tensors =
+            mcp_grow(e->arena, e->tensors, (size_t)e->count, &e->capacity, sizeof *e->tensors);
+        struct mcp_tensor *tensor = &e->tensors[e->count++];
+        *tensor = (struct mcp_tensor){
+            .name = mcp_strdup(e->arena, place.name), .dtype = MCP_F32, .data = data};
+        set_shape(&place, tensor);
+    }
+    return MCP_OK;
+}
+
+/* The rank's pieces that begin a tensor; of experts those of each member of their group. */
+static enum mcp_status add_layer(struct export *e, const struct mcp_layer_type *type, int layer,
+                                 struct mcp_error *err)
+{
+    const struct mcp_plan *plan = &e->program->plan;
+    const int world = mcp_plan_world(plan);
+    for (int flat = 0; flat < MCP_NUM_FLATS; flat++) {
+        for (int rank = 0; rank < world; rank++) {
+            struct mcp_piece *pieces;
+            const int count =
+                mcp_flat_pieces(e->arena, plan, rank, layer, type, (enum mcp_flat)flat, &pieces);
+            const struct mcp_coordinate at = mcp_mesh_coordinate(plan, rank);
+            const bool is_first = flat == MCP_FLAT_EXPERT
+                                      ? mcp_group_index(plan, MCP_EXPERT_DATA, rank) == 0
+                                      : at.tensor == 0 && at.context == 0 && at.data == 0;
+            for (int i = 0; at.pipeline == 0 && is_first && i < count; i++)
+                if (pieces[i].first_row == 0 && pieces[i].first_column == 0 &&
+                    !type->weights[pieces[i].part].duplicate)
+                    MCP_TRY(add_part(e, type, layer, &pieces[i], err));
+        }
+    }
+    return MCP_OK;
+}
+
+/* Some entry of the program that runs the layer says its type; NULL: none does. */
+static const struct mcp_layer_type *type_of(const struct mcp_program *program, int layer)
+{
+    for (int l = 0; l < program->num_lists; l++)
+        for (int i = 0; i < program->lists[l].num_entries; i++)
+            if (program->lists[l].entries[i].layer == layer)
+                return &program->types[program->lists[l].entries[i].type];
+    return NULL;
+}
+
+static enum mcp_status export_model(struct export *e, const char *path, struct mcp_error *err)
+{
+    struct mcp_tensor_note note = {"format", "pt"}; /* transformers asks for it */
+    for (int layer = 0; layer < e->program->num_layers; layer++) {
+        const struct mcp_layer_type *type = type_of(e->program, layer);
+        if (type != NULL)
+            MCP_TRY(add_layer(e, type, layer, err));
+    }
+    const struct mcp_safetensors file = {path, e->count, e->tensors, 1, &note};
+    return mcp_safetensors_write(e->arena, &file, NULL, err);
+}
+
+enum mcp_status mcp_hf_write(const char *path, enum mcp_hf_naming naming,
+                             const struct mcp_program *program,
+                             const struct mcp_checkpoint *checkpoint, struct mcp_error *err)
+{
+    struct export export = {
+        .arena = mcp_arena_new(), .naming = naming, .program = program, .checkpoint = checkpoint};
+    const enum mcp_status status = export_model(&export, path, err);
+    mcp_arena_free(export.arena);
+    return status;
+}
