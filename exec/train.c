@@ -113,13 +113,15 @@ enum mcp_status mcp_trainer_step(struct mcp_trainer *trainer, struct mcp_step_re
     MCP_TRY(agree_on_loss(trainer, err));
     const struct mcp_step_inputs *in = &trainer->rank.inputs;
     const struct mcp_step_outputs *out = &trainer->rank.outputs;
-    *report = (struct mcp_step_report){.step = trainer->step++,
-                                       .tokens = in->tokens,
-                                       .loss = out->loss,
-                                       .grad_norm = out->grad_norm,
-                                       .learning_rate = in->learning_rate,
-                                       .step_s = trainer->calls->clock(trainer->backend) - start_s,
-                                       .skipped = out->skipped};
+    *report = (struct mcp_step_report){
+        .step = trainer->step++,
+        .tokens = in->tokens,
+        .loss = out->loss,
+        .grad_norm = out->grad_norm,
+        .learning_rate = in->learning_rate,
+        .step_s = trainer->calls->clock(trainer->backend) - start_s,
+        .peak_bytes = mcp_pool_peak_bytes(mcp_interpreter_pool(trainer->interpreter)),
+        .skipped = out->skipped};
     return MCP_OK;
 }
 

@@ -33,6 +33,8 @@ struct mcp_step_report { /* alike on all ranks but for seconds */
     int64_t step, tokens;
     double loss, grad_norm, learning_rate;
     double step_s;
+    double data_wait_s; /* set by the trainer's owner */
+    int64_t peak_bytes; /* that live at once on this rank, as planned */
     bool skipped;
 };
 

@@ -14,7 +14,7 @@ static const struct mcp_layer_type *type_of(const struct mcp_pool *pool,
     return &pool->program->types[entry->type];
 }
 
-bool mcp_pool_add(int64_t *sum, int64_t bytes)
+bool mcp_add_bytes(int64_t *sum, int64_t bytes)
 {
     return bytes >= 0 && !__builtin_add_overflow(*sum, bytes, sum);
 }
@@ -28,7 +28,7 @@ static struct mcp_place append(struct mcp_pool *pool, int64_t bytes)
         return no_place();
     pool->num_cells++;
     pool->fits =
-        mcp_pool_add(&pool->bytes, bytes) && mcp_pool_add(&pool->bytes, mask) && pool->fits;
+        mcp_add_bytes(&pool->bytes, bytes) && mcp_add_bytes(&pool->bytes, mask) && pool->fits;
     pool->bytes &= ~mask;
     return place;
 }
@@ -112,7 +112,7 @@ static int64_t turn_bytes(const struct mcp_pool *pool, const struct mcp_layer_ty
     int64_t bytes = 0;
     for (int i = 0; i < type->num_buffers[MCP_SPACE_LAYER]; i++)
         if (turn_of(pool->program, type, i) == turn)
-            mcp_pool_add(&bytes, type->buffers[MCP_SPACE_LAYER][i].capacity_bytes);
+            mcp_add_bytes(&bytes, type->buffers[MCP_SPACE_LAYER][i].capacity_bytes);
     return bytes;
 }
 
@@ -126,11 +126,11 @@ static void place_layer(struct mcp_pool *pool, int layer)
         if (turn_of(pool->program, type, i) != MCP_TURN_NONE)
             continue;
         places[i] = append(pool, bytes);
-        pool->fits = mcp_pool_add(&pool->lasting_bytes, bytes) && pool->fits;
+        pool->fits = mcp_add_bytes(&pool->lasting_bytes, bytes) && pool->fits;
     }
     int64_t copy = turn_bytes(pool, type, MCP_TURN_COPY);
     int64_t gradient = turn_bytes(pool, type, MCP_TURN_GRADIENT);
-    pool->fits = mcp_pool_add(&pool->gathered_bytes, copy) && pool->fits;
+    pool->fits = mcp_add_bytes(&pool->gathered_bytes, copy) && pool->fits;
     pool->largest[MCP_TURN_COPY] =
         copy > pool->largest[MCP_TURN_COPY] ? copy : pool->largest[MCP_TURN_COPY];
     pool->largest[MCP_TURN_GRADIENT] =
@@ -162,7 +162,7 @@ static void place_rank(struct mcp_pool *pool, int index)
         named = named || (pool->types_used[t] && type_names(&pool->program->types[t], index));
     pool->rank[index] = named ? append(pool, buffer->capacity_bytes) : no_place();
     if (named && buffer->kind != MCP_BUFFER_SCRATCH)
-        pool->fits = mcp_pool_add(&pool->lasting_bytes, buffer->capacity_bytes) && pool->fits;
+        pool->fits = mcp_add_bytes(&pool->lasting_bytes, buffer->capacity_bytes) && pool->fits;
 }
 
 static void place_lasting(struct mcp_pool *pool)

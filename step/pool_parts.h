@@ -57,7 +57,7 @@ struct mcp_pool {
 };
 
 /* False when the sum is beyond 64 bits. */
-bool mcp_pool_add(int64_t *sum, int64_t bytes);
+bool mcp_add_bytes(int64_t *sum, int64_t bytes);
 struct mcp_place mcp_pool_append(struct mcp_pool *pool, int64_t bytes);
 
 /* step/pool_scratch.c: false when a sum is beyond 64 bits. */

@@ -65,8 +65,8 @@ static bool lower_into_place(struct value *values, int v)
         for (int i = 0; i < v; i++)
             if (share_time(value, &values[i]) && share_bytes(value, &values[i])) {
                 value->offset = values[i].offset;
-                if (!mcp_pool_add(&value->offset, values[i].bytes) ||
-                    !mcp_pool_add(&value->offset, MCP_POOL_ALIGNMENT - 1))
+                if (!mcp_add_bytes(&value->offset, values[i].bytes) ||
+                    !mcp_add_bytes(&value->offset, MCP_POOL_ALIGNMENT - 1))
                     return false;
                 value->offset &= ~(int64_t)(MCP_POOL_ALIGNMENT - 1);
                 moved = true;
@@ -127,7 +127,7 @@ bool mcp_scratch_lay_out(struct mcp_arena *arena, const struct mcp_layer_type *t
         if (!lower_into_place(values, v))
             return false;
         int64_t end = values[v].offset;
-        if (!mcp_pool_add(&end, values[v].bytes))
+        if (!mcp_add_bytes(&end, values[v].bytes))
             return false;
         out->bytes = end > out->bytes ? end : out->bytes;
         out->offsets[values[v].index] = values[v].offset;

@@ -1,0 +1,253 @@
+/* cli/cmd_train.c: mcpplan train: builds a plan's step program and starts its ranks. */
+#include "cli/commands.h"
+#include "cli/plan_file.h"
+#include "exec/run_options.h"
+#include "step/dump.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BACKEND_CPU };
+static const char *const backend_names[] = {"cpu"};
+
+struct train_args {
+    struct mcp_choice backend, decay;
+    int threads;
+    struct mcp_run_options run;
+    int seed, steps, warmup_steps, decay_steps, checkpoint_every;
+};
+
+/* --- where things are --- */
+
+/* The executor beside this program, else by PATH. */
+static const char *executor_path(struct mcp_arena *arena)
+{
+    char self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length > 0) {
+        self[length] = '\0';
+        char *slash = strrchr(self, '/');
+        const char *beside = mcp_format(arena, "%.*s/mcpplan-exec-cpu", (int)(slash - self), self);
+        if (access(beside, X_OK) == 0)
+            return beside;
+    }
+    return "mcpplan-exec-cpu";
+}
+
+/* Has somebody's mpirun or srun started us as one of several ranks? */
+static bool is_under_launcher(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; i < MCP_COUNT_OF(names); i++)
+        if (getenv(names[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* --- the command line of the ranks --- */
+
+struct words {
+    struct mcp_arena *arena;
+    const char **items;
+    size_t count, capacity;
+};
+
+static void add(struct words *words, const char *word)
+{
+    words->items =
+        mcp_grow(words->arena, words->items, words->count, &words->capacity, sizeof *words->items);
+    words->items[words->count++] = word;
+}
+
+static int cores(void)
+{
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count < 1 ? 1 : (int)count;
+}
+
+/* Ranks get cores of their own where there are enough; else they take turns on all. */
+static void add_mpirun(struct words *words, int world, int threads)
+{
+    add(words, "mpirun");
+    add(words, "--quiet"); /* the ranks say themselves what is wrong */
+    add(words, "-np");
+    add(words, mcp_format(words->arena, "%d", world));
+    if (world * threads <= cores()) {
+        add(words, "--bind-to");
+        add(words, "core");
+        add(words, "--map-by");
+        add(words, mcp_format(words->arena, "slot:PE=%d", threads));
+    } else {
+        add(words, "--oversubscribe");
+        add(words, "--bind-to");
+        add(words, "none");
+    }
+}
+
+/* What the ranks find in their environment, unless the user has said otherwise. */
+static void set_environment(struct mcp_arena *arena, int threads)
+{
+    const char *count = mcp_format(arena, "%d", threads);
+    setenv("OMP_NUM_THREADS", count, 0);
+    setenv("OPENBLAS_NUM_THREADS", count, 0);
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    if (geteuid() == 0) { /* Open MPI wants to hear it twice */
+        setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+        setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+    }
+}
+
+static enum mcp_status run_words(struct mcp_context *ctx, const struct words *words)
+{
+    int status = 0;
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
+    pid_t child = fork();
+    if (child == 0) {
+        execvp(words->items[0], (char *const *)(void *)words->items);
+        _exit(127);
+    }
+    if (child < 0)
+        return mcp_fail(&ctx->err, MCP_RUN_FAILURE, "cannot start %s: %s", words->items[0],
+                        strerror(errno));
+    sigaction(SIGINT, &ignore, &before); /* the ranks get it, and end */
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    sigaction(SIGINT, &before, NULL);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return mcp_fail(&ctx->err, MCP_RUN_FAILURE,
+                        "cannot start %s: is it installed (make deps, make)?", words->items[0]);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return MCP_OK;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : MCP_RUN_FAILURE;
+    bool ours = code >= MCP_CHECK_FAILED && code <= MCP_RUN_FAILURE;
+    return mcp_fail(&ctx->err, ours ? (enum mcp_status)code : MCP_RUN_FAILURE,
+                    "the run has failed; what its ranks said is above");
+}
+
+static enum mcp_status start(struct mcp_context *ctx, const struct train_args *args, int world)
+{
+    struct words words = {.arena = ctx->arena};
+    const char **options;
+    int threads = args->threads > 0 ? args->threads : cores() / world;
+    threads = threads < 1 ? 1 : threads;
+    set_environment(ctx->arena, threads);
+    if (world > 1 && !is_under_launcher())
+        add_mpirun(&words, world, threads);
+    add(&words, executor_path(ctx->arena));
+    int count = mcp_run_options_words(ctx->arena, &args->run, &options);
+    for (int i = 0; i < count; i++)
+        add(&words, options[i]);
+    add(&words, NULL);
+    return run_words(ctx, &words);
+}
+
+/* --- the program --- */
+
+static enum mcp_status write_program(struct mcp_context *ctx, const struct mcp_program *program,
+                                     const char *path)
+{
+    const char *text = mcp_json_text(ctx->arena, mcp_program_to_json(ctx->arena, program));
+    return mcp_file_replace(path, text, strlen(text), &ctx->err);
+}
+
+static enum mcp_status make_folder(struct mcp_context *ctx, char **out)
+{
+    const char *place = getenv("TMPDIR");
+    *out = mcp_format(ctx->arena, "%s/mcpplan-XXXXXX", place != NULL && *place ? place : "/tmp");
+    if (mkdtemp(*out) == NULL)
+        return mcp_fail(&ctx->err, MCP_IO, "cannot make a folder like %s: %s", *out,
+                        strerror(errno));
+    return MCP_OK;
+}
+
+static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
+{
+    struct mcp_plan_file *file = MCP_NEW(ctx->arena, struct mcp_plan_file);
+    const struct mcp_plan_changes same = mcp_plan_unchanged();
+    char *folder;
+    MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], &same, file));
+    int world = mcp_plan_world(&file->plan);
+    if (args->run.program != NULL)
+        return start(ctx, args, world);
+    MCP_TRY(make_folder(ctx, &folder));
+    args->run.program = mcp_format(ctx->arena, "%s/program.json", folder);
+    enum mcp_status status = write_program(ctx, &file->program, args->run.program);
+    if (status == MCP_OK)
+        status = start(ctx, args, world);
+    unlink(args->run.program);
+    rmdir(folder);
+    return status;
+}
+
+enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
+{
+    const struct mcp_run_options standard = mcp_run_options_default();
+    struct train_args args = {.backend = {BACKEND_CPU, backend_names, 1},
+                              .decay = {MCP_DECAY_CONSTANT, mcp_decay_names, MCP_NUM_DECAYS},
+                              .run = standard,
+                              .seed = (int)standard.seed,
+                              .warmup_steps = (int)standard.warmup_steps};
+    const struct mcp_option options[] = {
+        {"What to train on", MCP_OPT_HEADING, NULL, NULL},
+        {"data", MCP_OPT_FILE, &args.run.data,
+         "tokens that `mcpplan data tokenize` wrote, or a folder"},
+        {"steps", MCP_OPT_COUNT, &args.steps, "of training"},
+        {"seed", MCP_OPT_INT, &args.seed, "of new weights and of the order of data"},
+        {"How it learns", MCP_OPT_HEADING, NULL, NULL},
+        {"learning-rate", MCP_OPT_DOUBLE, &args.run.learning_rate, "its highest"},
+        {"warmup-steps", MCP_OPT_INT, &args.warmup_steps, "until it is reached"},
+        {"decay", MCP_OPT_CHOICE, &args.decay, "how it falls afterwards"},
+        {"decay-steps", MCP_OPT_INT, &args.decay_steps, "until the lowest is reached"},
+        {"min-learning-rate", MCP_OPT_DOUBLE, &args.run.min_learning_rate, "the lowest"},
+        {"clip-norm", MCP_OPT_DOUBLE, &args.run.clip_norm,
+         "of all gradients together; 0: no clipping"},
+        {"weight-decay", MCP_OPT_DOUBLE, &args.run.weight_decay, "AdamW's; of matrices"},
+        {"beta1", MCP_OPT_DOUBLE, &args.run.beta1, "Adam's"},
+        {"beta2", MCP_OPT_DOUBLE, &args.run.beta2, "Adam's"},
+        {"epsilon", MCP_OPT_DOUBLE, &args.run.epsilon, "Adam's"},
+        {"How it runs", MCP_OPT_HEADING, NULL, NULL},
+        {"backend", MCP_OPT_CHOICE, &args.backend, "what computes"},
+        {"threads", MCP_OPT_COUNT, &args.threads, "of a rank; default: cores over ranks"},
+        {"program", MCP_OPT_FILE, &args.run.program, "run this step program (plan --dump-program)"},
+        {"no-verify", MCP_OPT_FLAG, &args.run.no_verify, "run a program file without judging it"},
+        {"timeout-s", MCP_OPT_DOUBLE, &args.run.timeout_s,
+         "until a transfer that does not move has failed"},
+        {"What it leaves", MCP_OPT_HEADING, NULL, NULL},
+        {"metrics", MCP_OPT_FILE, &args.run.metrics, "one JSON object a step"},
+        {"timeline", MCP_OPT_FILE, &args.run.timeline, "what each rank did when, in the last step"},
+    };
+    const struct mcp_usage usage = {
+        .command = "train",
+        .summary = "train the model that was planned, in the layout that was planned",
+        .synopsis = "PLAN --data FILE --steps N [options]",
+        .description =
+            "PLAN is a file that plan -o wrote. Its step program is verified and run by as many "
+            "ranks as it has: mpirun starts them, unless this is one of several ranks that mpirun "
+            "or srun has started. The program that runs is the one that was priced and played.",
+        .min_operands = 1,
+        .max_operands = 1,
+        .options = options,
+        .num_options = MCP_COUNT_OF(options),
+        .examples =
+            "mcpplan train plan.json --data corpus.tokens --steps 1000 --metrics run.jsonl\n"
+            "mcpplan train plan.json --data corpus.tokens --steps 20 --timeline run.json\n"
+            "mpirun -np 4 mcpplan train plan.json --data corpus.tokens --steps 1000\n",
+    };
+    if (!mcp_options_parse(ctx, &usage, argc, argv))
+        return ctx->status;
+    MCP_TRY(args.run.data == NULL ? mcp_options_need(&usage, "data", &ctx->err) : MCP_OK);
+    MCP_TRY(args.steps == 0 ? mcp_options_need(&usage, "steps", &ctx->err) : MCP_OK);
+    args.run.steps = args.steps;
+    args.run.seed = args.seed;
+    args.run.warmup_steps = args.warmup_steps;
+    args.run.decay_steps = args.decay_steps;
+    args.run.decay = args.decay.value;
+    return train(ctx, &args);
+}

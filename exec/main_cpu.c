@@ -1,0 +1,145 @@
+/* exec/main_cpu.c: mcpplan-exec-cpu: the ranks of a training run on CPUs.
+ *
+ * Started once per rank: by mcpplan train through mpirun, or by anybody's mpirun or srun.
+ *     mpirun -np 4 mcpplan-exec-cpu --program step.json --data text.tokens --steps 100 */
+#include "core/text.h"
+#include "exec/cpu_backend.h"
+#include "exec/run.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+struct teller {
+    int rank;
+    bool terminal;
+    const struct mcp_run_options *options;
+    FILE *metrics;
+};
+
+static void tell_metrics(const struct teller *teller, const struct mcp_step_report *r)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_text line = mcp_text_new(arena);
+    mcp_text_add(&line,
+                 "{\"step\":%lld,\"loss\":%.9g,\"grad_norm\":%.9g,\"learning_rate\":%.9g,"
+                 "\"tokens\":%lld,\"step_s\":%.6f,\"tokens_per_s\":%.6g,\"peak_memory_bytes\":%lld,"
+                 "\"data_wait_s\":%.6f,\"skipped\":%s}\n",
+                 (long long)r->step, r->loss, r->grad_norm, r->learning_rate, (long long)r->tokens,
+                 r->step_s, (double)r->tokens / r->step_s, (long long)r->peak_bytes, r->data_wait_s,
+                 r->skipped ? "true" : "false");
+    fputs(line.data, teller->metrics);
+    fflush(teller->metrics);
+    mcp_arena_free(arena);
+}
+
+static void tell_step(void *context, const struct mcp_step_report *report)
+{
+    const struct teller *teller = context;
+    bool last = report->step + 1 == teller->options->steps;
+    if (teller->metrics != NULL)
+        tell_metrics(teller, report);
+    if (teller->rank != 0)
+        return;
+    fprintf(stderr, "%sstep %lld/%lld  loss %.4f  gradient %.3f  rate %.2e  %.0f tokens/s%s",
+            teller->terminal ? "\r" : "", (long long)report->step + 1,
+            (long long)teller->options->steps, report->loss, report->grad_norm,
+            report->learning_rate, (double)report->tokens / report->step_s,
+            teller->terminal && !last ? "" : "\n");
+    fflush(stderr);
+}
+
+/* Who fails first says why; those that only follow are silent. */
+static enum mcp_status settle(struct mcp_cpu_world *world, enum mcp_status status,
+                              struct mcp_error *err)
+{
+    double first = status == MCP_OK ? mcp_cpu_world_size(world) : mcp_cpu_world_rank(world);
+    double worst = status;
+    MCP_TRY(mcp_cpu_world_agree(world, &first, 1, '<', err));
+    MCP_TRY(mcp_cpu_world_agree(world, &worst, 1, '>', err));
+    if ((int)first == mcp_cpu_world_rank(world))
+        fprintf(stderr, "mcpplan-exec-cpu: %s\n", err->text);
+    return (enum mcp_status)(int)worst;
+}
+
+static enum mcp_status check_world(const struct mcp_cpu_world *world,
+                                   const struct mcp_program *program, struct mcp_error *err)
+{
+    int want = mcp_plan_world(&program->plan), have = mcp_cpu_world_size(world);
+    if (want == have)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID, "the program is for %d ranks, and %d have been started", want,
+                    have);
+}
+
+static enum mcp_status prepare(struct mcp_arena *arena, struct mcp_cpu_world *world, int argc,
+                               char **argv, struct mcp_run_options *options,
+                               struct mcp_program *program, struct mcp_error *err)
+{
+    *options = mcp_run_options_default();
+    MCP_TRY(mcp_run_options_parse(argc, argv, options, err));
+    MCP_TRY(mcp_run_load(arena, options, program, err));
+    return check_world(world, program, err);
+}
+
+static enum mcp_status open_run(struct mcp_arena *arena, struct mcp_cpu_world *world,
+                                struct mcp_run_setting *setting, struct mcp_run **out,
+                                struct mcp_error *err)
+{
+    const struct mcp_cpu_options cpu = {.timeout_s = setting->options->timeout_s};
+    setting->rank = mcp_cpu_world_rank(world);
+    setting->calls = &mcp_cpu_backend;
+    MCP_TRY(mcp_cpu_backend_open(arena, world, setting->program, &cpu, &setting->backend, err));
+    return mcp_run_open(arena, setting, out, err);
+}
+
+static enum mcp_status open_metrics(struct teller *teller, struct mcp_error *err)
+{
+    const char *path = teller->options->metrics;
+    if (path == NULL || teller->rank != 0)
+        return MCP_OK;
+    teller->metrics = fopen(path, "w");
+    return teller->metrics != NULL ? MCP_OK : mcp_fail(err, MCP_IO, "cannot write %s", path);
+}
+
+static enum mcp_status train(struct mcp_run *run, struct teller *teller, struct mcp_error *err)
+{
+    MCP_TRY(mcp_run_steps(run, err));
+    if (teller->metrics != NULL && fclose(teller->metrics) != 0)
+        return mcp_fail(err, MCP_IO, "cannot write all of %s", teller->options->metrics);
+    return MCP_OK;
+}
+
+static enum mcp_status run_rank(struct mcp_arena *arena, struct mcp_cpu_world *world, int argc,
+                                char **argv)
+{
+    struct mcp_run_options options;
+    struct mcp_program program;
+    struct mcp_run *run = NULL;
+    struct mcp_error err = {""};
+    struct teller teller = {mcp_cpu_world_rank(world), isatty(STDERR_FILENO) == 1, &options, NULL};
+    struct mcp_run_setting setting = {
+        .options = &options, .program = &program, .observer = {tell_step, &teller}};
+    MCP_TRY(settle(world, prepare(arena, world, argc, argv, &options, &program, &err), &err));
+    MCP_TRY(settle(world, open_metrics(&teller, &err), &err));
+    MCP_TRY(settle(world, open_run(arena, world, &setting, &run, &err), &err));
+    enum mcp_status status = train(run, &teller, &err);
+    if (status != MCP_OK) { /* others wait for this rank */
+        fprintf(stderr, "mcpplan-exec-cpu: %s\n", err.text);
+        mcp_cpu_world_abort(world, (int)status);
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_cpu_world *world = NULL;
+    struct mcp_error err = {""};
+    enum mcp_status status = mcp_cpu_world_open(arena, &argc, &argv, &world, &err);
+    if (status == MCP_OK)
+        status = run_rank(arena, world, argc, argv);
+    else
+        fprintf(stderr, "mcpplan-exec-cpu: %s\n", err.text);
+    mcp_arena_free(arena);
+    return (int)status;
+}

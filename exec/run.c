@@ -1,0 +1,178 @@
+/* exec/run.c: program, data, steps, timeline. */
+#include "exec/run.h"
+
+#include "exec/feed.h"
+#include "step/dump.h"
+#include "step/verify.h"
+
+#include <math.h>
+#include <string.h>
+
+struct mcp_run {
+    struct mcp_arena *arena;
+    struct mcp_run_setting setting;
+    struct mcp_feed *feed;
+    struct mcp_batch batch;
+    struct mcp_trainer *trainer;
+};
+
+enum mcp_status mcp_run_load(struct mcp_arena *arena, const struct mcp_run_options *options,
+                             struct mcp_program *out, struct mcp_error *err)
+{
+    struct mcp_json *json;
+    MCP_TRY(mcp_json_read(arena, options->program, &json, err));
+    MCP_TRY(mcp_program_from_json(arena, json, out, err));
+    if (options->no_verify)
+        return MCP_OK;
+    struct mcp_arena *scratch = mcp_arena_new();
+    enum mcp_status status = mcp_program_verify(scratch, out, err);
+    mcp_arena_free(scratch);
+    if (status != MCP_OK)
+        mcp_error_prefix(err, options->program);
+    return status;
+}
+
+/* --- data --- */
+
+static int64_t vocabulary_of(const struct mcp_program *program)
+{
+    int64_t size = 0;
+    for (int t = 0; t < program->num_types; t++)
+        if (program->types[t].facts.vocab_size > size)
+            size = program->types[t].facts.vocab_size;
+    return size;
+}
+
+/* Sequences of a step's batch that the rank may read: those of its data rank. */
+static int64_t *own_sequences(struct mcp_arena *arena, const struct mcp_program *program, int rank,
+                              int64_t *count)
+{
+    const struct mcp_plan *plan = &program->plan;
+    int64_t b = plan->microbatch_size, own = mcp_mesh_coordinate(plan, rank).data;
+    *count = program->num_microbatches * b;
+    int64_t *indices = MCP_ARRAY(arena, *count, int64_t);
+    for (int64_t i = 0; i < *count; i++)
+        indices[i] = (i / b * plan->data_parallel + own) * b + i % b;
+    return indices;
+}
+
+static enum mcp_status open_feed(struct mcp_arena *arena, const struct mcp_run_setting *run,
+                                 struct mcp_feed **out, struct mcp_error *err)
+{
+    const struct mcp_data_options options = {.sequence_length = mcp_sequence_tokens(run->program),
+                                             .vocab_size = (int)vocabulary_of(run->program),
+                                             .seed = (uint64_t)run->options->seed};
+    const struct mcp_data *data = NULL;
+    int64_t count = 0;
+    MCP_TRY(mcp_data_open(arena, &run->options->data, 1, &options, &data, err));
+    const int64_t *indices = own_sequences(arena, run->program, run->rank, &count);
+    return mcp_feed_open(arena, data, options.sequence_length, mcp_batch_sequences(run->program),
+                         indices, count, out, err);
+}
+
+/* --- timeline: every rank's spans on all ranks, by sums of numbers --- */
+
+enum { SPAN_NUMBERS = 10 };
+
+static void pack(const struct mcp_timeline_span *span, double *out)
+{
+    const double numbers[SPAN_NUMBERS] = {
+        span->slot, span->entry, span->op,         span->stream,           span->function,
+        span->pass, span->layer, span->microbatch, (double)span->start_ns, (double)span->end_ns};
+    memcpy(out, numbers, sizeof numbers);
+}
+
+static struct mcp_timeline_span unpack(const double *in, int rank)
+{
+    return (struct mcp_timeline_span){.rank = rank,
+                                      .slot = (int)in[0],
+                                      .entry = (int)in[1],
+                                      .op = (int)in[2],
+                                      .stream = (unsigned char)in[3],
+                                      .function = (unsigned char)in[4],
+                                      .pass = (unsigned char)in[5],
+                                      .layer = (int)in[6],
+                                      .microbatch = (int)in[7],
+                                      .start_ns = (int64_t)in[8],
+                                      .end_ns = (int64_t)in[9]};
+}
+
+struct gathered {
+    int world, first; /* of this rank's spans among all */
+    double *counts;   /* [world] */
+    double *numbers;  /* [spans][SPAN_NUMBERS] */
+    int total;
+};
+
+static enum mcp_status gather_spans(struct mcp_arena *arena, const struct mcp_run_setting *run,
+                                    const struct mcp_timeline *own, struct gathered *out,
+                                    struct mcp_error *err)
+{
+    const int stride = SPAN_NUMBERS;
+    out->world = mcp_plan_world(&run->program->plan);
+    out->counts = MCP_ARRAY(arena, out->world, double);
+    out->counts[run->rank] = (double)own->num_spans;
+    MCP_TRY(run->calls->agree(run->backend, out->counts, out->world, '+', err));
+    for (int r = 0; r < out->world; r++) {
+        out->first += r < run->rank ? (int)out->counts[r] : 0;
+        out->total += (int)out->counts[r];
+    }
+    out->numbers = MCP_ARRAY(arena, (size_t)out->total * (size_t)stride, double);
+    for (size_t i = 0; i < own->num_spans; i++)
+        pack(&own->spans[i], out->numbers + ((size_t)out->first + i) * (size_t)stride);
+    return run->calls->agree(run->backend, out->numbers, out->total * stride, '+', err);
+}
+
+static enum mcp_status write_timeline(struct mcp_run *self, double step_s, struct mcp_error *err)
+{
+    const struct mcp_run_setting *run = &self->setting;
+    struct mcp_timeline own = {.measured = true}, all = {.measured = true};
+    struct gathered gathered = {0};
+    struct mcp_text text = mcp_text_new(self->arena);
+    mcp_interpreter_timeline(mcp_trainer_interpreter(self->trainer), self->arena, &own);
+    MCP_TRY(gather_spans(self->arena, run, &own, &gathered, err));
+    if (run->rank != 0)
+        return MCP_OK;
+    const double *at = gathered.numbers;
+    for (int r = 0; r < gathered.world; r++)
+        for (int i = 0; i < (int)gathered.counts[r]; i++, at += SPAN_NUMBERS) {
+            struct mcp_timeline_span span = unpack(at, r);
+            mcp_timeline_add(self->arena, &all, &span);
+        }
+    mcp_timeline_sort(&all);
+    all.iteration_ns = (int64_t)llround(step_s * 1e9);
+    mcp_timeline_write(&all, mcp_timeline_is_lines(run->options->timeline), &text);
+    return mcp_file_replace(run->options->timeline, text.data, text.length, err);
+}
+
+/* --- the run --- */
+
+enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setting *setting,
+                             struct mcp_run **out, struct mcp_error *err)
+{
+    struct mcp_run *run = MCP_NEW(arena, struct mcp_run);
+    const struct mcp_train_options train = mcp_run_train_options(setting->options);
+    run->arena = arena;
+    run->setting = *setting;
+    MCP_TRY(open_feed(arena, setting, &run->feed, err));
+    run->batch = (struct mcp_batch){mcp_feed_sequence, run->feed};
+    *out = run;
+    return mcp_trainer_new(arena, setting->program, setting->rank, setting->calls, setting->backend,
+                           &run->batch, &train, &run->trainer, err);
+}
+
+enum mcp_status mcp_run_steps(struct mcp_run *run, struct mcp_error *err)
+{
+    const struct mcp_run_setting *setting = &run->setting;
+    int64_t batch_sequences = mcp_batch_sequences(setting->program);
+    struct mcp_step_report report = {0};
+    for (int64_t step = 0; step < setting->options->steps; step++) {
+        double wait_s = 0;
+        MCP_TRY(mcp_feed_step(run->feed, step * batch_sequences, &wait_s, err));
+        MCP_TRY(mcp_trainer_step(run->trainer, &report, err));
+        report.data_wait_s = wait_s;
+        if (setting->observer.step != NULL)
+            setting->observer.step(setting->observer.context, &report);
+    }
+    return setting->options->timeline == NULL ? MCP_OK : write_timeline(run, report.step_s, err);
+}

@@ -1,0 +1,37 @@
+/* exec/run.h: one rank of a training run, from its options to its last step.
+ *
+ * Every rank of the run calls these with equal options. */
+#ifndef MCP_EXEC_RUN_H
+#define MCP_EXEC_RUN_H
+
+#include "exec/run_options.h"
+
+/* Told after each step, on every rank. */
+struct mcp_run_observer {
+    void (*step)(void *context, const struct mcp_step_report *report);
+    void *context;
+};
+
+struct mcp_run_setting {
+    const struct mcp_run_options *options;
+    const struct mcp_program *program;
+    int rank;
+    const struct mcp_backend_calls *calls;
+    struct mcp_backend *backend;
+    struct mcp_run_observer observer;
+};
+
+/* Reads a program file, and verifies it unless the options say not to. */
+enum mcp_status mcp_run_load(struct mcp_arena *arena, const struct mcp_run_options *options,
+                             struct mcp_program *out, struct mcp_error *err);
+
+/* Opens the data and takes the rank's memory. Ranks may fail here one by one: they must agree
+ * on going on before mcp_run_steps(). */
+struct mcp_run;
+enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setting *setting,
+                             struct mcp_run **out, struct mcp_error *err);
+
+/* Trains for options->steps steps; then rank 0 writes the timeline of the last one. */
+enum mcp_status mcp_run_steps(struct mcp_run *run, struct mcp_error *err);
+
+#endif

@@ -1,0 +1,193 @@
+/* exec/run_options.c: the table of a run's options. */
+#include "exec/run_options.h"
+
+#include "core/text.h"
+
+#include <stddef.h>
+#include <string.h>
+
+enum kind { WORD, COUNT, NUMBER, FLAG, DECAY };
+
+struct entry {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+};
+
+#define ENTRY(name, kind, field)                                                                   \
+    {                                                                                              \
+        name, kind, offsetof(struct mcp_run_options, field)                                        \
+    }
+static const struct entry entries[] = {
+    ENTRY("program", WORD, program),
+    ENTRY("data", WORD, data),
+    ENTRY("metrics", WORD, metrics),
+    ENTRY("timeline", WORD, timeline),
+    ENTRY("checkpoint-dir", WORD, checkpoint_dir),
+    ENTRY("steps", COUNT, steps),
+    ENTRY("checkpoint-every", COUNT, checkpoint_every),
+    ENTRY("resume", FLAG, resume),
+    ENTRY("no-verify", FLAG, no_verify),
+    ENTRY("seed", COUNT, seed),
+    ENTRY("learning-rate", NUMBER, learning_rate),
+    ENTRY("min-learning-rate", NUMBER, min_learning_rate),
+    ENTRY("warmup-steps", COUNT, warmup_steps),
+    ENTRY("decay-steps", COUNT, decay_steps),
+    ENTRY("decay", DECAY, decay),
+    ENTRY("beta1", NUMBER, beta1),
+    ENTRY("beta2", NUMBER, beta2),
+    ENTRY("epsilon", NUMBER, epsilon),
+    ENTRY("weight-decay", NUMBER, weight_decay),
+    ENTRY("clip-norm", NUMBER, clip_norm),
+    ENTRY("timeout-s", NUMBER, timeout_s),
+};
+enum { NUM_ENTRIES = sizeof entries / sizeof *entries };
+
+struct mcp_run_options mcp_run_options_default(void)
+{
+    struct mcp_train_options train = mcp_train_options_default();
+    return (struct mcp_run_options){.steps = 1,
+                                    .learning_rate = train.rate.peak,
+                                    .warmup_steps = train.rate.warmup_steps,
+                                    .beta1 = train.beta1,
+                                    .beta2 = train.beta2,
+                                    .epsilon = train.epsilon,
+                                    .weight_decay = train.weight_decay,
+                                    .clip_norm = train.clip_norm,
+                                    .timeout_s = 300};
+}
+
+/* Both of the structs' fields begin at `entry->offset`. */
+static void *field_of(struct mcp_run_options *options, const struct entry *entry)
+{
+    return (char *)options + entry->offset;
+}
+
+static const void *const_field_of(const struct mcp_run_options *options, const struct entry *entry)
+{
+    return (const char *)options + entry->offset;
+}
+
+static enum mcp_status read_decay(const char *text, int64_t *out, struct mcp_error *err)
+{
+    for (int i = 0; i < MCP_NUM_DECAYS; i++)
+        if (mcp_same(text, mcp_decay_names[i])) {
+            *out = i;
+            return MCP_OK;
+        }
+    return mcp_fail(err, MCP_USAGE, "--decay %s: it is constant, linear or cosine", text);
+}
+
+static enum mcp_status read_value(const struct entry *entry, const char *text,
+                                  struct mcp_run_options *out, struct mcp_error *err)
+{
+    void *field = field_of(out, entry);
+    if (entry->kind == DECAY)
+        return read_decay(text, field, err);
+    if (entry->kind == WORD) {
+        *(const char **)field = text;
+        return MCP_OK;
+    }
+    bool good = entry->kind == COUNT ? mcp_parse_int64(text, field) && *(int64_t *)field >= 0
+                                     : mcp_parse_double(text, field) && *(double *)field >= 0;
+    return good ? MCP_OK
+                : mcp_fail(err, MCP_USAGE, "--%s %s: not a number of 0 or more", entry->name, text);
+}
+
+static const struct entry *find(const char *word)
+{
+    for (int i = 0; i < NUM_ENTRIES && mcp_starts_with(word, "--"); i++)
+        if (mcp_same(word + 2, entries[i].name))
+            return &entries[i];
+    return NULL;
+}
+
+enum mcp_status mcp_run_options_parse(int argc, char **argv, struct mcp_run_options *out,
+                                      struct mcp_error *err)
+{
+    bool seen[NUM_ENTRIES] = {false};
+    for (int i = 1; i < argc; i++) {
+        const struct entry *entry = find(argv[i]);
+        if (entry == NULL)
+            return mcp_fail(err, MCP_USAGE, "there is no option '%s'", argv[i]);
+        if (seen[entry - entries])
+            return mcp_fail(err, MCP_USAGE, "--%s is there twice", entry->name);
+        seen[entry - entries] = true;
+        if (entry->kind == FLAG) {
+            *(bool *)field_of(out, entry) = true;
+            continue;
+        }
+        if (i + 1 == argc)
+            return mcp_fail(err, MCP_USAGE, "--%s needs a value", entry->name);
+        MCP_TRY(read_value(entry, argv[++i], out, err));
+    }
+    if (out->program == NULL || out->data == NULL)
+        return mcp_fail(err, MCP_USAGE, "--program and --data are needed");
+    return MCP_OK;
+}
+
+static bool is_default(const struct entry *entry, const struct mcp_run_options *options,
+                       const struct mcp_run_options *standard)
+{
+    const void *a = const_field_of(options, entry), *b = const_field_of(standard, entry);
+    switch (entry->kind) {
+    case WORD:
+        return mcp_same(*(const char *const *)a, *(const char *const *)b);
+    case FLAG:
+        return *(const bool *)a == *(const bool *)b;
+    case NUMBER:
+        return *(const double *)a == *(const double *)b;
+    default:
+        return *(const int64_t *)a == *(const int64_t *)b;
+    }
+}
+
+static const char *value_text(struct mcp_arena *arena, const struct entry *entry,
+                              const struct mcp_run_options *options)
+{
+    const void *field = const_field_of(options, entry);
+    switch (entry->kind) {
+    case WORD:
+        return *(const char *const *)field;
+    case NUMBER:
+        return mcp_format(arena, "%.17g", *(const double *)field);
+    case DECAY:
+        return mcp_decay_names[*(const int64_t *)field];
+    default:
+        return mcp_format(arena, "%lld", (long long)*(const int64_t *)field);
+    }
+}
+
+int mcp_run_options_words(struct mcp_arena *arena, const struct mcp_run_options *options,
+                          const char ***words)
+{
+    const struct mcp_run_options standard = mcp_run_options_default();
+    int count = 0;
+    *words = MCP_ARRAY(arena, 2 * NUM_ENTRIES, const char *);
+    for (int i = 0; i < NUM_ENTRIES; i++) {
+        if (is_default(&entries[i], options, &standard))
+            continue;
+        (*words)[count++] = mcp_format(arena, "--%s", entries[i].name);
+        if (entries[i].kind != FLAG)
+            (*words)[count++] = value_text(arena, &entries[i], options);
+    }
+    return count;
+}
+
+struct mcp_train_options mcp_run_train_options(const struct mcp_run_options *options)
+{
+    struct mcp_train_options train = mcp_train_options_default();
+    train.rate = (struct mcp_learning_rate){.peak = options->learning_rate,
+                                            .floor = options->min_learning_rate,
+                                            .warmup_steps = options->warmup_steps,
+                                            .decay_steps = options->decay_steps,
+                                            .decay = (enum mcp_decay)options->decay};
+    train.beta1 = options->beta1;
+    train.beta2 = options->beta2;
+    train.epsilon = options->epsilon;
+    train.weight_decay = options->weight_decay;
+    train.clip_norm = options->clip_norm;
+    train.seed = (uint64_t)options->seed;
+    train.interpret.timeline = options->timeline != NULL;
+    return train;
+}

@@ -1,0 +1,38 @@
+/* exec/run_options.h: what a training run is asked for: the options that `mcpplan train`
+ * hands to the executor's ranks, as text and back, by one table. */
+#ifndef MCP_EXEC_RUN_OPTIONS_H
+#define MCP_EXEC_RUN_OPTIONS_H
+
+#include "exec/train.h"
+
+struct mcp_run_options {
+    const char *program;        /* file of the step program */
+    const char *data;           /* file or folder of tokens */
+    const char *metrics;        /* one JSON object a step; NULL: none */
+    const char *timeline;       /* of the last step; NULL: none */
+    const char *checkpoint_dir; /* NULL: none */
+    int64_t steps;
+    int64_t checkpoint_every; /* steps; 0: at the end alone */
+    bool resume;              /* from the newest checkpoint of checkpoint_dir */
+    bool no_verify;           /* run the program unseen */
+    int64_t seed;
+    double learning_rate, min_learning_rate;
+    int64_t warmup_steps, decay_steps;
+    int64_t decay; /* enum mcp_decay */
+    double beta1, beta2, epsilon, weight_decay, clip_norm;
+    double timeout_s; /* of transfers that do not move */
+};
+
+struct mcp_run_options mcp_run_options_default(void);
+
+/* From argv[1] on: "--learning-rate 1e-4", "--resume". MCP_USAGE names what is unknown, twice
+ * there, or no value of its kind. */
+enum mcp_status mcp_run_options_parse(int argc, char **argv, struct mcp_run_options *out,
+                                      struct mcp_error *err);
+/* Those that differ from the defaults, as words of a command line; returns how many. */
+int mcp_run_options_words(struct mcp_arena *arena, const struct mcp_run_options *options,
+                          const char ***words);
+
+struct mcp_train_options mcp_run_train_options(const struct mcp_run_options *options);
+
+#endif
