@@ -294,7 +294,7 @@ static const char *layers_text(struct mcp_arena *arena, const struct mcp_plan *p
     int layers = 0, first = plan->chunks[stage].num_layers;
     bool equal = true;
     for (int c = 0; c < plan->virtual_stages; c++) {
-        int count = plan->chunks[c * plan->pipeline_parallel + stage].num_layers;
+        int count = plan->chunks[mcp_plan_virtual_stage(plan, stage, c)].num_layers;
         mcp_text_add(&sizes, "%s%d", c > 0 ? "+" : "", count);
         layers += count;
         equal = equal && count == first;

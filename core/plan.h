@@ -140,6 +140,13 @@ int mcp_plan_rank_of(const struct mcp_plan *plan, int virtual_stage);
 int mcp_plan_chunk_of(const struct mcp_plan *plan, int virtual_stage);
 int mcp_plan_virtual_stage(const struct mcp_plan *plan, int rank, int chunk);
 
+/* Does virtual stage k belong to a chunk that runs from the last rank to the first? */
+bool mcp_plan_is_mirrored(const struct mcp_plan *plan, int virtual_stage);
+/* Do virtual stages k and k + 1 lie on one rank? Then what passes is no message. */
+bool mcp_plan_hands_over(const struct mcp_plan *plan, int virtual_stage);
+/* Do the first and the last virtual stage lie on one rank? Then tied weights are one table. */
+bool mcp_plan_ends_meet(const struct mcp_plan *plan);
+
 /* Do backwards of the schedule come in two parts, for all microbatches or some? */
 bool mcp_plan_splits_backward(const struct mcp_plan *plan);
 /* Does the schedule's name say the order, or do only rows? */

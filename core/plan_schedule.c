@@ -71,6 +71,24 @@ int mcp_plan_virtual_stage(const struct mcp_plan *plan, int rank, int chunk)
     return mcp_placed_stage(mcp_plan_placement(plan), plan->pipeline_parallel, rank, chunk);
 }
 
+bool mcp_plan_is_mirrored(const struct mcp_plan *plan, int virtual_stage)
+{
+    return is_mirrored(mcp_plan_placement(plan), mcp_plan_chunk_of(plan, virtual_stage));
+}
+
+bool mcp_plan_hands_over(const struct mcp_plan *plan, int virtual_stage)
+{
+    int stages = plan->pipeline_parallel * plan->virtual_stages;
+    return virtual_stage + 1 < stages &&
+           mcp_plan_rank_of(plan, virtual_stage) == mcp_plan_rank_of(plan, virtual_stage + 1);
+}
+
+bool mcp_plan_ends_meet(const struct mcp_plan *plan)
+{
+    int last = plan->pipeline_parallel * plan->virtual_stages - 1;
+    return mcp_plan_rank_of(plan, last) == mcp_plan_rank_of(plan, 0);
+}
+
 static bool has_parts(const struct mcp_schedule_row *row)
 {
     for (int i = 0; i < row->num_actions; i++)

@@ -337,7 +337,7 @@ static int layers_of_stage(const struct mcp_plan *plan, int stage)
 {
     int layers = 0;
     for (int c = 0; c < plan->virtual_stages; c++)
-        layers += plan->chunks[c * plan->pipeline_parallel + stage].num_layers;
+        layers += plan->chunks[mcp_plan_virtual_stage(plan, stage, c)].num_layers;
     return layers;
 }
 
@@ -345,7 +345,7 @@ static int recomputed_of_stage(const struct mcp_plan *plan, int stage)
 {
     int layers = 0;
     for (int c = 0; c < plan->virtual_stages; c++) {
-        const struct mcp_chunk *chunk = &plan->chunks[c * plan->pipeline_parallel + stage];
+        const struct mcp_chunk *chunk = &plan->chunks[mcp_plan_virtual_stage(plan, stage, c)];
         for (int i = 0; i < chunk->num_runs; i++)
             if (chunk->runs[i].recompute != MCP_RECOMPUTE_NONE)
                 layers += chunk->runs[i].num_layers;

@@ -25,7 +25,7 @@ struct rank {
     int64_t data_free_ns; /* data stream */
     int64_t *ready_ns;    /* [layer][copy] gathered weights */
     int64_t *alone_ns;    /* ... and what of that transfer stands alone, once */
-    struct mail mail[2];
+    struct mail mail[MCP_SIM_MAILS];
     int64_t slot_start_ns; /* of the slot at hand; -1: not begun */
     struct mcp_sim_stretch stretch; /* of the slot */
     double cost_s[MCP_NUM_COSTS], comm_s[MCP_NUM_COSTS], busy_s;
@@ -115,7 +115,7 @@ static void run_send(struct play *play, int class, struct rank *rank,
                      const struct mcp_sim_step *step)
 {
     int p = play->program->num_classes, to = (class + (step->side ? 1 : p - 1)) % p;
-    struct mail *mail = &play->ranks[to].mail[!step->side];
+    struct mail *mail = &play->ranks[to].mail[step->mail];
     rank->now_ns += step->time_ns;
     rank->busy_s += seconds(step->time_ns);
     rank->cost_s[MCP_COST_PIPELINE] += seconds(step->time_ns);
@@ -126,7 +126,7 @@ static void run_send(struct play *play, int class, struct rank *rank,
 /* False while its message has not been sent. */
 static bool run_receive(struct rank *rank, const struct mcp_sim_step *step)
 {
-    struct mail *mail = &rank->mail[step->side];
+    struct mail *mail = &rank->mail[step->mail];
     if (mail->read == mail->posted)
         return false;
     const struct message *message = &mail->items[mail->read++];
@@ -205,7 +205,7 @@ static void reset_rank(const struct play *play, int class)
     memset(rank->comm_s, 0, sizeof rank->comm_s);
     rank->cost_s[MCP_COST_DATA] = seconds(head_ns);
     rank->comm_s[MCP_COST_DATA] = seconds(head_ns);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MCP_SIM_MAILS; i++)
         rank->mail[i].posted = rank->mail[i].read = 0;
 }
 
@@ -283,7 +283,7 @@ static void make_room(struct mcp_arena *arena, struct play *play)
         rank->times = MCP_ARRAY(arena, num_slots, struct mcp_sim_slot_time);
         rank->ready_ns = MCP_ARRAY(arena, cells, int64_t);
         rank->alone_ns = MCP_ARRAY(arena, cells, int64_t);
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < MCP_SIM_MAILS; i++)
             rank->mail[i].items = MCP_ARRAY(arena, num_slots, struct message);
     }
 }

@@ -21,7 +21,7 @@ static struct mcp_chunk_memory *chunks_of(struct mcp_arena *arena, struct mcp_pr
         MCP_ARRAY(arena, plan->virtual_stages, struct mcp_chunk_memory);
     mcp_pricer_turn(pricer);
     for (int c = 0; c < plan->virtual_stages; c++) {
-        int k = c * plan->pipeline_parallel + stage;
+        int k = mcp_plan_virtual_stage(plan, stage, c);
         struct mcp_stage priced;
         mcp_stage_price(pricer, plan, k, &plan->chunks[k], &priced);
         chunks[c] = priced.memory;
@@ -48,12 +48,12 @@ void mcp_sim_memory(struct mcp_arena *arena, const struct mcp_sim_played *of, in
         const struct mcp_slot *slot = &played->slots[s];
         if (slot->chunk < 0)
             continue;
-        const struct mcp_chunk_memory *chunk = &chunks[slot->chunk];
-        bool forward = slot->pass == MCP_FORWARD;
-        live -= forward ? 0 : chunk->kept_bytes;
-        int64_t running = live + (forward ? chunk->forward_bytes : chunk->backward_bytes);
-        add(out, played->times[s].start_ns, (double)running * factor);
-        live += forward ? chunk->kept_bytes : 0;
+        const struct mcp_action action = {slot->chunk, slot->microbatch, (enum mcp_pass)slot->pass};
+        struct mcp_slot_memory bytes =
+            mcp_slot_memory(chunks, of->plan->virtual_stages, &action, live);
+        add(out, played->times[s].start_ns,
+            (double)(bytes.others_bytes + bytes.running_bytes) * factor);
+        live = bytes.others_bytes + bytes.left_bytes;
         add(out, played->times[s].end_ns, (double)live * factor);
     }
 }

@@ -173,7 +173,8 @@ static void start_message(struct mcp_sim_ops_play *play, int c, enum mcp_sim_act
     bool slow = mcp_sim_is_slow(&play->unequal, play->cell, c, step);
     const struct mcp_sim_shape shape =
         mcp_sim_message_shape(slow ? play->steps->slow : play->steps, c, step->side, &latency_ns);
-    struct mcp_sim_activity activity = {.kind = kind, .class = c, .index = step->side};
+    struct mcp_sim_activity activity = {
+        .kind = kind, .class = c, .index = 2 * step->mail + step->side};
     latency_ns = latency_ns > before_ns ? latency_ns - before_ns : 0;
     activity.fixed_ns = latency_ns < part_ns ? latency_ns : part_ns;
     activity.shared_ns = part_ns - activity.fixed_ns;
@@ -197,7 +198,7 @@ static void end_near(struct mcp_sim_ops_play *play, const struct mcp_sim_activit
                                       rank->slot,
                                       step->entry,
                                       0,
-                                      step->side ? MCP_STREAM_SEND_NEXT : MCP_STREAM_SEND_PREVIOUS,
+                                      step->stream,
                                       activity->start_ns,
                                       mcp_sim_ops_now(play)};
     mcp_sim_ops_emit(play, &span);
@@ -207,8 +208,8 @@ static void end_near(struct mcp_sim_ops_play *play, const struct mcp_sim_activit
 
 static void end_far(struct mcp_sim_ops_play *play, const struct mcp_sim_activity *activity)
 {
-    int to = peer_of(play, activity->class, activity->index);
-    struct mcp_sim_mail *mail = &play->ranks[to].mail[!activity->index];
+    int to = peer_of(play, activity->class, activity->index % 2);
+    struct mcp_sim_mail *mail = &play->ranks[to].mail[activity->index / 2];
     int64_t now = mcp_sim_ops_now(play);
     mail->items[mail->posted++] =
         (struct mcp_sim_message){activity->sent_ns, now, now - activity->start_ns};
@@ -220,7 +221,7 @@ static void end_far(struct mcp_sim_ops_play *play, const struct mcp_sim_activity
 static void receive(struct mcp_sim_ops_play *play, int c, const struct mcp_sim_step *step)
 {
     struct mcp_sim_rank *rank = &play->ranks[c];
-    struct mcp_sim_mail *mail = &rank->mail[step->side];
+    struct mcp_sim_mail *mail = &rank->mail[step->mail];
     const struct mcp_sim_message *message = &mail->items[mail->read++];
     int64_t idle =
         rank->wait == MCP_SIM_WAIT_MESSAGE ? mcp_sim_ops_now(play) - rank->wait_since_ns : 0;
@@ -234,8 +235,7 @@ static void receive(struct mcp_sim_ops_play *play, int c, const struct mcp_sim_s
                                       rank->slot,
                                       step->entry,
                                       0,
-                                      step->side ? MCP_STREAM_RECEIVE_NEXT
-                                                 : MCP_STREAM_RECEIVE_PREVIOUS,
+                                      step->stream,
                                       message->sent_ns,
                                       message->arrival_ns};
     mcp_sim_ops_emit(play, &span);
@@ -305,7 +305,7 @@ static bool run_receive(struct mcp_sim_ops_play *play, int c, const struct mcp_s
         mcp_sim_ops_timer(play, c, step->time_ns);
         return false;
     }
-    if (rank->mail[step->side].read == rank->mail[step->side].posted) {
+    if (rank->mail[step->mail].read == rank->mail[step->mail].posted) {
         start_waiting(play, rank, MCP_SIM_WAIT_MESSAGE);
         return false;
     }

@@ -43,7 +43,7 @@ struct mcp_sim_rank {
     struct mcp_sim_phase *phases; /* of the one under way */
     int *pending;                 /* [cell] gathers on their way */
     int64_t *alone_ns;            /* [cell] */
-    struct mcp_sim_mail mail[2];
+    struct mcp_sim_mail mail[MCP_SIM_MAILS];
     int64_t end_ns, data_end_ns;
     double cost_s[MCP_NUM_COSTS], comm_s[MCP_NUM_COSTS], busy_s;
 };

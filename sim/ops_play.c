@@ -44,7 +44,7 @@ static void make_rank(struct mcp_arena *arena, struct mcp_sim_ops_play *play, in
     rank->phases = MCP_ARRAY(arena, most_phases(play->program), struct mcp_sim_phase);
     rank->pending = MCP_ARRAY(arena, cells, int);
     rank->alone_ns = MCP_ARRAY(arena, cells, int64_t);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MCP_SIM_MAILS; i++)
         rank->mail[i].items = MCP_ARRAY(arena, num_slots, struct mcp_sim_message);
     play->out->stages[c].earliest_end_ns = INT64_MAX;
 }
@@ -60,7 +60,7 @@ static void begin_rank(struct mcp_sim_ops_play *play, int c)
                                  .pending = rank->pending,
                                  .alone_ns = rank->alone_ns};
     int64_t head_ns = mcp_sim_edges_of(&play->unequal, c)->head_ns;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MCP_SIM_MAILS; i++)
         fresh.mail[i].items = rank->mail[i].items;
     fresh.cost_s[MCP_COST_DATA] = fresh.comm_s[MCP_COST_DATA] = mcp_sim_seconds(head_ns);
     fresh.slot_start_ns = head_ns;

@@ -28,6 +28,22 @@ void mcp_sim_result_new(struct mcp_arena *arena, const struct mcp_program *progr
     }
 }
 
+/* By how much all stages together are longer than any of them: step/estimate_result.c. */
+static int64_t skew_ns(const struct mcp_sim_result *out)
+{
+    int64_t end = 0, longest = 0;
+    for (int c = 0; c < out->num_stages; c++) {
+        const struct mcp_sim_stage *stage = &out->stages[c];
+        int first = 0;
+        while (first + 1 < stage->num_slots && stage->slots[first].microbatch < 0)
+            first++;
+        int64_t late = stage->times[first].start_ns - (first > 0 ? stage->times[0].end_ns : 0);
+        end = larger(end, stage->latest_end_ns);
+        longest = larger(longest, stage->latest_end_ns - late);
+    }
+    return end - longest;
+}
+
 static void summarise(struct mcp_sim_result *out)
 {
     double busy = 0, exposed = 0, step = seconds(out->step_ns);
@@ -39,7 +55,8 @@ static void summarise(struct mcp_sim_result *out)
     for (int i = MCP_COST_TENSOR; i <= MCP_COST_DATA; i++)
         exposed += out->cost_s[i];
     out->bubble_frac = out->cost_s[MCP_COST_BUBBLE] / step;
-    out->bubble_over_ideal = busy > 0 ? out->cost_s[MCP_COST_BUBBLE] / busy : 0;
+    double bubble = out->cost_s[MCP_COST_BUBBLE] - seconds(skew_ns(out));
+    out->bubble_over_ideal = busy > 0 && bubble > 0 ? bubble / busy : 0;
     out->exposed_comm_frac = exposed / step;
 }
 

@@ -87,10 +87,12 @@ static void price_message(const struct mcp_sim_steps *steps, int class,
     const struct mcp_layer_type *type = &program->types[entry->type];
     struct mcp_slot_price price = {0};
     bool forward = entry->role == MCP_SEND_FORWARD || entry->role == MCP_RECEIVE_BACKWARD;
-    step->side = type->blocks[entry->role].ops[0].delta > 0;
-    step->kind = entry->role == MCP_SEND_FORWARD || entry->role == MCP_SEND_BACKWARD
-                     ? MCP_SIM_SEND
-                     : MCP_SIM_RECEIVE;
+    const struct mcp_op *op = &type->blocks[entry->role].ops[0];
+    bool sends = entry->role == MCP_SEND_FORWARD || entry->role == MCP_SEND_BACKWARD;
+    step->side = op->delta > 0;
+    step->stream = (enum mcp_stream)op->stream;
+    step->mail = (step->side != sends) + (op->stream >= MCP_STREAM_MIRRORED_SEND_PREVIOUS ? 2 : 0);
+    step->kind = sends ? MCP_SIM_SEND : MCP_SIM_RECEIVE;
     mcp_message_price(steps->question, &program->plan, type, class, forward, &price);
     step->time_ns = price.send_ns;
     step->delay_ns = price.delay_ns;
@@ -108,6 +110,8 @@ static bool add_step(struct mcp_sim_steps *steps, int class, const struct mcp_en
     struct mcp_sim_class *of = &steps->classes[class];
     step->price = price_of(steps, class, entry);
     step->cell = entry->layer * steps->num_copies + entry->copy;
+    if (entry->role == MCP_BACKWARD_WEIGHT) /* reads no weights: waits for none */
+        step->cell = steps->program->num_layers * steps->num_copies;
     if (is_compute(entry->role)) {
         step->kind = MCP_SIM_COMPUTE;
         step->time_ns = step->price->time_ns;

@@ -12,11 +12,17 @@ enum mcp_sim_kind {
     MCP_SIM_RECEIVE
 };
 
+/* Messages that a rank receives queue by neighbour, and by the kind of chunk (step/program.h:
+ * streams of chunks that run back are apart). */
+enum { MCP_SIM_MAILS = 4 };
+
 /* One entry of a list. */
 struct mcp_sim_step {
     enum mcp_sim_kind kind;
     int cell;           /* compute, gather: of weights on their way, [layer][copy]; -1: none */
     int side;           /* messages: 0 with the previous stage, 1 with the next */
+    enum mcp_stream stream; /* ... */
+    int mail;           /* ... sent or received: which of MCP_SIM_MAILS of the receiver */
     int entry;          /* in its list */
     int64_t time_ns;    /* on the compute stream; receive: `back` of sim.h */
     int64_t stretch_ns; /* of it, what a slow rank stretches: no transfers, no host */

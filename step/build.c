@@ -130,7 +130,14 @@ static int finish_list(struct maker *m)
 
 static int virtual_stage(const struct maker *m, int rank, int chunk)
 {
-    return chunk * m->plan->pipeline_parallel + rank;
+    return mcp_plan_virtual_stage(m->plan, rank, chunk);
+}
+
+/* Is what passes between virtual stages k and k + 1 a message? */
+static bool is_boundary(const struct maker *m, int k)
+{
+    int stages = m->plan->pipeline_parallel * m->plan->virtual_stages;
+    return k >= 0 && k < stages - 1 && !mcp_plan_hands_over(m->plan, k);
 }
 
 /* ZeRO-3 that gathers anew for every slot: one layer ahead, into two copies, or when the
@@ -151,6 +158,25 @@ static int entry_layer(const struct maker *m, int rank, const struct mcp_action 
     int first, count;
     mcp_chunk_extent(m->question, m->plan, virtual_stage(m, rank, action->chunk), &first, &count);
     return action->pass != MCP_PASS_FORWARD ? first + count - 1 : first;
+}
+
+/* Does the pass do anything in the layer, with its weights? Weight gradients need none, and
+ * the embedding has no input to find a gradient of. */
+static bool uses_weights(const struct maker *m, enum mcp_pass pass, int layer)
+{
+    return pass != MCP_PASS_BACKWARD_WEIGHT && type_at(m, layer)->blocks[pass].num_ops > 0;
+}
+
+/* The layer that the slots from `index` on run first with its weights; -1: there is none. */
+static int next_layer(const struct maker *m, int rank, const struct mcp_schedule_row *row,
+                      int index)
+{
+    for (; index < row->num_actions; index++) {
+        int layer = entry_layer(m, rank, &row->actions[index]);
+        if (uses_weights(m, row->actions[index].pass, layer))
+            return layer;
+    }
+    return -1;
 }
 
 static void gather_ahead(struct maker *m, int layer)
@@ -174,48 +200,71 @@ static int copy_of(const struct maker *m, int layer, int next)
     return (m->gathers - 1 - newer) & 1;
 }
 
-static void reduce_after(struct maker *m, int layer, int microbatch)
+/* After every microbatch's gradients, or after the last one's of the chunk. */
+static void reduce_after(struct maker *m, int layer, bool last)
 {
-    bool last = microbatch == m->program->num_microbatches - 1;
     if (m->plan->zero_stage >= 2 || last)
         add_entry(m, MCP_REDUCE, layer, 0);
 }
 
 static void forward_list(struct maker *m, int k, int next_slot_layer)
 {
-    int first, count, stages = m->plan->pipeline_parallel * m->plan->virtual_stages;
+    int first, count;
     mcp_chunk_extent(m->question, m->plan, k, &first, &count);
-    if (k > 0)
+    if (is_boundary(m, k - 1))
         add_entry(m, MCP_RECEIVE_FORWARD, first, 0);
     for (int i = 0; i < count; i++) {
         int layer = first + i, next = i + 1 < count ? layer + 1 : next_slot_layer;
         gather_ahead(m, gathered_at(m, layer, next));
         add_entry(m, MCP_FORWARD, layer, copy_of(m, layer, next));
     }
-    if (k < stages - 1)
+    if (is_boundary(m, k))
         add_entry(m, MCP_SEND_FORWARD, first + count - 1, 0);
 }
 
+/* A backward slot: whole, or for inputs alone. */
+struct backward {
+    int k;
+    enum mcp_pass pass;
+    bool last; /* of its chunk */
+    int next_slot_layer;
+};
+
 /* Returns how many entries come before the message is needed. */
-static int backward_list(struct maker *m, int k, int microbatch, int next_slot_layer)
+static int backward_list(struct maker *m, const struct backward *slot)
 {
-    int first, count, lead = 0, stages = m->plan->pipeline_parallel * m->plan->virtual_stages;
+    int first, count, lead = 0, k = slot->k;
     mcp_chunk_extent(m->question, m->plan, k, &first, &count);
-    for (int i = count - 1; i >= 0; i--) {
-        int layer = first + i, next = i > 0 ? layer - 1 : next_slot_layer;
-        gather_ahead(m, gathered_at(m, layer, next));
+    int bottom = first, top = first + count - 1;
+    while (bottom < top && !uses_weights(m, slot->pass, bottom))
+        bottom++;
+    for (int layer = top; layer >= bottom; layer--) {
+        int next = layer > bottom ? layer - 1 : slot->next_slot_layer;
+        if (uses_weights(m, slot->pass, layer))
+            gather_ahead(m, gathered_at(m, layer, next));
         int copy = copy_of(m, layer, next);
         add_entry(m, MCP_RECOMPUTE, layer, copy);
-        if (i == count - 1 && k < stages - 1) {
+        if (layer == top && is_boundary(m, k)) {
             lead = (int)m->num_entries;
             add_entry(m, MCP_RECEIVE_BACKWARD, layer, 0);
         }
-        add_entry(m, MCP_BACKWARD, layer, copy);
-        if (i == 0 && k > 0)
+        add_entry(m, (enum mcp_block_role)slot->pass, layer, copy);
+        if (layer == first && is_boundary(m, k - 1))
             add_entry(m, MCP_SEND_BACKWARD, layer, 0);
-        reduce_after(m, layer, microbatch);
+        if (slot->pass == MCP_PASS_BACKWARD)
+            reduce_after(m, layer, slot->last);
     }
     return lead;
+}
+
+static void weight_list(struct maker *m, int k, bool last)
+{
+    int first, count;
+    mcp_chunk_extent(m->question, m->plan, k, &first, &count);
+    for (int layer = first + count - 1; layer >= first; layer--) {
+        add_entry(m, MCP_BACKWARD_WEIGHT, layer, 0);
+        reduce_after(m, layer, last);
+    }
 }
 
 static struct mcp_slot *add_slot(struct mcp_program_class *class, int chunk, int microbatch,
@@ -257,30 +306,47 @@ static void make_epilogue(struct maker *m, int rank, struct mcp_program_class *c
     add_slot(class, -1, -1, MCP_EPILOGUE)->list = finish_list(m);
 }
 
+/* The action after which the chunk's gradients are complete. */
+static bool is_last_of_chunk(const struct mcp_schedule_row *row, int index)
+{
+    for (int i = index + 1; i < row->num_actions; i++)
+        if (row->actions[i].chunk == row->actions[index].chunk &&
+            (row->actions[i].pass == MCP_PASS_BACKWARD ||
+             row->actions[i].pass == MCP_PASS_BACKWARD_WEIGHT))
+            return false;
+    return true;
+}
+
+static void make_slot(struct maker *m, int rank, struct mcp_program_class *class,
+                      const struct mcp_schedule_row *row, int index)
+{
+    const struct mcp_action *a = &row->actions[index];
+    int k = virtual_stage(m, rank, a->chunk), next = next_layer(m, rank, row, index + 1);
+    struct mcp_slot *slot = add_slot(class, a->chunk, a->microbatch, (enum mcp_block_role)a->pass);
+    bool last = a->pass != MCP_PASS_FORWARD && is_last_of_chunk(row, index);
+    switch (a->pass) {
+    case MCP_PASS_FORWARD:
+        forward_list(m, k, next);
+        break;
+    case MCP_PASS_BACKWARD_WEIGHT:
+        weight_list(m, k, last);
+        break;
+    default:
+        slot->lead = backward_list(m, &(struct backward){k, a->pass, last, next});
+    }
+    slot->list = finish_list(m);
+}
+
 static void make_class(struct maker *m, int rank)
 {
-    const struct mcp_plan *plan = m->plan;
-    int length = mcp_schedule_length(plan->virtual_stages, m->program->num_microbatches);
-    struct mcp_action *actions = MCP_ARRAY(m->arena, length, struct mcp_action);
+    struct mcp_schedule_row row =
+        mcp_plan_row(m->arena, m->plan, m->program->num_microbatches, rank);
     struct mcp_program_class *class = &m->program->classes[rank];
-    mcp_schedule_actions(plan->schedule, plan->pipeline_parallel, plan->virtual_stages,
-                         m->program->num_microbatches, rank, actions);
-    class->slots = MCP_ARRAY(m->arena, length + 2, struct mcp_slot);
+    class->slots = MCP_ARRAY(m->arena, row.num_actions + 2, struct mcp_slot);
     m->gathers = 0;
-    make_prologue(m, rank, class, entry_layer(m, rank, &actions[0]));
-    for (int i = 0; i < length; i++) {
-        const struct mcp_action *a = &actions[i];
-        int k = virtual_stage(m, rank, a->chunk);
-        int next = i + 1 < length ? entry_layer(m, rank, &actions[i + 1]) : -1;
-        bool backward = a->pass != MCP_PASS_FORWARD;
-        struct mcp_slot *slot =
-            add_slot(class, a->chunk, a->microbatch, backward ? MCP_BACKWARD : MCP_FORWARD);
-        if (backward)
-            slot->lead = backward_list(m, k, a->microbatch, next);
-        else
-            forward_list(m, k, next);
-        slot->list = finish_list(m);
-    }
+    make_prologue(m, rank, class, entry_layer(m, rank, &row.actions[0]));
+    for (int i = 0; i < row.num_actions; i++)
+        make_slot(m, rank, class, &row, i);
     make_epilogue(m, rank, class);
 }
 

@@ -162,7 +162,7 @@ void mcp_end_block(struct mcp_builder *b, enum mcp_block_role role);
 /* After forward and backward exist: the ops that bring back what backward reads
  * and forward did not keep. */
 void mcp_derive_recompute(struct mcp_builder *b);
-/* backward -> backward_input and backward_weight. */
+/* backward -> backward_input and backward_weight, besides it. */
 void mcp_derive_split(struct mcp_builder *b);
 /* Fills waits of a block's ops from their operands. */
 void mcp_derive_waits(struct mcp_op *ops, int num_ops);

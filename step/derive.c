@@ -1,4 +1,5 @@
 /* step/derive.c: what follows from operands alone: waits, recompute, split backward. */
+#include "core/stack.h"
 #include "step/builder.h"
 
 #include <assert.h>
@@ -199,10 +200,35 @@ void mcp_derive_recompute(struct mcp_builder *b)
     mcp_end_block(b, MCP_RECOMPUTE);
 }
 
+static bool is_gradient(struct mcp_operand at)
+{
+    if (at.space == MCP_SPACE_RANK)
+        return at.index == MCP_RANK_TIED_GRADIENTS;
+    return at.space == MCP_SPACE_LAYER &&
+           (at.index == MCP_LAYER_GRADIENTS || at.index == MCP_LAYER_EXPERT_GRADIENTS);
+}
+
+static int num_gradients(const struct mcp_op *op)
+{
+    int count = 0;
+    for (int w = 0; w < op->num_writes; w++)
+        count += is_gradient(op->writes[w]);
+    return count;
+}
+
+/* Products, and what has no other result and no part of the weights to hold it by. */
 static bool is_weight_gradient(const struct mcp_op *op)
 {
-    return op->function == MCP_FN_MATMUL_TN_ACCUMULATE || op->function == MCP_FN_MATMUL_TN ||
-           op->function == MCP_FN_GROUPED_TN_ACCUMULATE;
+    switch (op->function) {
+    case MCP_FN_MATMUL_TN_ACCUMULATE:
+    case MCP_FN_MATMUL_TN:
+    case MCP_FN_GROUPED_TN_ACCUMULATE:
+    case MCP_FN_EMBEDDING_BACKWARD:
+        return true;
+    default:
+        return op->weight == MCP_NO_WEIGHT && op->num_writes > 0 &&
+               num_gradients(op) == op->num_writes;
+    }
 }
 
 static bool is_gather(const struct mcp_op *op)
@@ -282,25 +308,104 @@ static void mark_crossing(const struct mcp_block *backward, const bool *in_weigh
     }
 }
 
-static void emit_pass(struct mcp_builder *b, const struct mcp_block *backward, const bool *include,
-                      enum mcp_block_role role)
+/* Gradients that other ops of B have beside their results: of norms, biases. They wait for
+ * W in frames of their own: gradients of a layer are then added to in one go, and can be
+ * reduced at once. */
+struct held {
+    struct mcp_operand frame, gradients;
+    enum mcp_dtype dtype;
+    unsigned char weight;
+    int64_t rows, columns;
+};
+struct held_list {
+    int count;
+    struct held items[MCP_MAX_TYPE_WEIGHTS];
+};
+
+static struct held *hold(struct mcp_builder *b, const struct mcp_op *op, int write,
+                         struct held_list *list)
+{
+    assert(list->count < MCP_MAX_TYPE_WEIGHTS);
+    const struct mcp_weight *part = &b->weights[op->weight];
+    enum mcp_dtype dtype = b->question->stack->gradient_bytes > 2 ? MCP_F32 : MCP_BF16;
+    struct held *held = &list->items[list->count++];
+    *held = (struct held){.gradients = op->writes[write],
+                          .dtype = dtype,
+                          .weight = op->weight,
+                          .rows = part->rows,
+                          .columns = part->columns * part->copies};
+    struct mcp_value frame =
+        mcp_saved(b, "d_weights", mcp_bytes_of(held->rows, held->columns, dtype), dtype, 0);
+    held->frame = frame.frame.operand;
+    return held;
+}
+
+static void emit_input_op(struct mcp_builder *b, const struct mcp_op *op, struct held_list *list)
+{
+    struct mcp_op here = *op;
+    for (int w = 0; w < op->num_writes; w++) {
+        if (!is_gradient(op->writes[w]))
+            continue;
+        if (op->weight == MCP_NO_WEIGHT) { /* a norm without weights: nothing to hold */
+            assert(w == op->num_writes - 1);
+            here.num_writes--;
+            continue;
+        }
+        const struct held *held = hold(b, op, w, list);
+        here.writes[w] = held->frame;
+        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ZERO,
+                                      .dtype = held->dtype,
+                                      .has_dtype = true,
+                                      .writes = {{true, held->frame}},
+                                      .dims = {held->rows, held->columns}});
+    }
+    assert(b->num_ops < b->max_ops);
+    b->ops[b->num_ops++] = here;
+}
+
+static void emit_input(struct mcp_builder *b, const struct mcp_block *backward,
+                       const bool *in_input, struct held_list *list)
 {
     mcp_begin_block(b, false);
     for (int i = 0; i < backward->num_ops; i++)
-        if (include[i])
-            b->ops[b->num_ops++] = backward->ops[i];
-    mcp_end_block(b, role);
+        if (in_input[i])
+            emit_input_op(b, &backward->ops[i], list);
+    mcp_end_block(b, MCP_BACKWARD_INPUT);
 }
 
+static void emit_weight(struct mcp_builder *b, const struct mcp_block *backward,
+                        const bool *in_weight, const struct held_list *list)
+{
+    mcp_begin_block(b, false);
+    for (int i = 0; i < backward->num_ops; i++)
+        if (in_weight[i])
+            b->ops[b->num_ops++] = backward->ops[i];
+    for (int i = 0; i < list->count; i++) {
+        const struct held *held = &list->items[i];
+        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ADD,
+                                      .dtype = held->dtype,
+                                      .has_dtype = true,
+                                      .weight = held->weight + 1,
+                                      .reads = {{true, held->gradients}, {true, held->frame}},
+                                      .writes = {{true, held->gradients}},
+                                      .dims = {held->rows, held->columns}});
+    }
+    mcp_end_block(b, MCP_BACKWARD_WEIGHT);
+}
+
+/* The whole backward stays as it is: schedules can have both. */
 void mcp_derive_split(struct mcp_builder *b)
 {
-    struct mcp_block *backward = &b->type->blocks[MCP_BACKWARD];
+    const struct mcp_block *whole = &b->type->blocks[MCP_BACKWARD];
+    struct mcp_block backward = {whole->num_ops,
+                                 MCP_ARRAY(b->arena, whole->num_ops, struct mcp_op)};
     bool in_input[MCP_MAX_BLOCK_OPS], in_weight[MCP_MAX_BLOCK_OPS];
     bool crosses[MCP_MAX_TYPE_BUFFERS] = {false};
-    assign_passes(backward, in_input, in_weight);
-    mark_crossing(backward, in_weight, crosses);
-    promote(b, backward, crosses);
-    emit_pass(b, backward, in_input, MCP_BACKWARD_INPUT);
-    emit_pass(b, backward, in_weight, MCP_BACKWARD_WEIGHT);
-    backward->num_ops = 0;
+    struct held_list *list = MCP_NEW(b->arena, struct held_list);
+    memcpy(backward.ops, whole->ops, (size_t)whole->num_ops * sizeof *backward.ops);
+    assign_passes(&backward, in_input, in_weight);
+    mark_crossing(&backward, in_weight, crosses);
+    promote(b, &backward, crosses);
+    emit_input(b, &backward, in_input, list);
+    emit_weight(b, &backward, in_weight, list);
 }

@@ -94,26 +94,38 @@ static int64_t hidden_part(const struct mcp_question *question, const struct mcp
     return all_ns - mcp_data_exposed_ns(question, plan, &moves, all_ns);
 }
 
+/* The chunk whose backward is the rank's last slot. */
+static const struct mcp_stage *last_stage(const struct mcp_plan *plan, int rank,
+                                          const struct estimate *e)
+{
+    int chunk = 0;
+    if (plan->rows != NULL) {
+        const struct mcp_schedule_row *row = &plan->rows[rank];
+        chunk = row->actions[row->num_actions - 1].chunk;
+    }
+    return e->stages[mcp_plan_virtual_stage(plan, rank, chunk)];
+}
+
 /* What a rank pays once a step for its data-parallel group: before its first
  * forward, and after its last backward. */
 static void edges(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int rank,
                   struct estimate *e)
 {
     int64_t gather = 0, reduce = 0, forward = 0, backward = 0;
-    int p = plan->pipeline_parallel;
     for (int c = 0; c < plan->virtual_stages; c++) {
-        const struct mcp_stage *sum = e->stages[c * p + rank];
+        const struct mcp_stage *sum = e->stages[mcp_plan_virtual_stage(plan, rank, c)];
         gather += sum->gather_ns;
         reduce += sum->reduce_ns;
         forward += sum->forward_ns;
         backward += sum->backward_ns;
     }
+    const struct mcp_stage *last = last_stage(plan, rank, e);
     bool kept = plan->zero_stage == 3 && !plan->reshard_after_forward;
     if (plan->zero_stage == 3 && !kept) {
         e->head_ns[rank] = hidden_part(
             pricer->question, plan, (struct mcp_data_moves){e->stages[rank]->bottom_gather_ns, 0});
-        e->tail_ns[rank] = hidden_part(
-            pricer->question, plan, (struct mcp_data_moves){0, e->stages[rank]->bottom_reduce_ns});
+        e->tail_ns[rank] =
+            hidden_part(pricer->question, plan, (struct mcp_data_moves){0, last->bottom_reduce_ns});
         return;
     }
     if (plan->zero_stage == 0)
@@ -122,8 +134,8 @@ static void edges(const struct mcp_pricer *pricer, const struct mcp_plan *plan, 
         mcp_data_exposed_ns(pricer->question, plan, &(struct mcp_data_moves){gather, 0}, forward);
     e->moved_once_ns[rank] = gather;
     if (plan->zero_stage >= 2) {
-        e->tail_ns[rank] = hidden_part(
-            pricer->question, plan, (struct mcp_data_moves){0, e->stages[rank]->bottom_reduce_ns});
+        e->tail_ns[rank] =
+            hidden_part(pricer->question, plan, (struct mcp_data_moves){0, last->bottom_reduce_ns});
         return;
     }
     e->tail_ns[rank] =
@@ -164,6 +176,21 @@ int64_t mcp_step_fixed_ns(struct mcp_pricer *pricer, const struct mcp_plan *plan
     return e.broadcast_ns + e.agreement_ns + e.overhead_ns;
 }
 
+/* Rows may have whole backwards beside those in parts. */
+static void count_whole_backwards(const struct mcp_plan *plan, struct estimate *e)
+{
+    for (int r = 0; r < plan->pipeline_parallel; r++)
+        for (int i = 0; i < plan->rows[r].num_actions; i++) {
+            const struct mcp_action *a = &plan->rows[r].actions[i];
+            int k = mcp_plan_virtual_stage(plan, r, a->chunk);
+            if (a->pass != MCP_PASS_BACKWARD || !e->stages[k]->splits_backward)
+                continue;
+            e->whole_backwards[k]++;
+            e->whole_beside_ns[r] += e->stages[k]->whole.beside_ns;
+            e->whole_moved_ns[r] += e->stages[k]->whole.moved_ns;
+        }
+}
+
 /* Slots and edges of all ranks, and the pipeline played over them. */
 static void compose(struct mcp_pricer *pricer, const struct mcp_plan *plan, int m,
                     struct estimate *e)
@@ -172,17 +199,33 @@ static void compose(struct mcp_pricer *pricer, const struct mcp_plan *plan, int 
     int64_t update = 0;
     for (int k = 0; k < stages; k++) {
         const struct mcp_stage *stage = e->stages[k];
+        int rank = mcp_plan_rank_of(plan, k);
         e->forward[k] = stage->forward;
         e->backward[k] = stage->backward;
-        e->message_ns[k % p] += stage->message_ns;
-        e->beside_ns[k % p] += stage->beside_ns;
-        e->moved_ns[k % p] += stage->moved_ns;
-        e->update_ns[k % p] += stage->update_ns;
+        e->backward_input[k] = stage->backward_input;
+        e->backward_weight[k] = stage->backward_weight;
+        e->message_ns[rank] += stage->message_ns;
+        e->beside_ns[rank] += stage->beside_ns;
+        e->moved_ns[rank] += stage->moved_ns;
+        e->update_ns[rank] += stage->update_ns;
     }
     for (int r = 0; r < p; r++)
         edges(pricer, plan, r, e);
+    if (plan->rows != NULL)
+        count_whole_backwards(plan, e);
     const struct mcp_pipeline pipeline = {
-        plan->schedule, p, plan->virtual_stages, m, e->forward, e->backward, e->head_ns};
+        .schedule = plan->schedule,
+        .pipeline_parallel = p,
+        .virtual_stages = plan->virtual_stages,
+        .num_microbatches = m,
+        .forward = e->forward,
+        .backward = e->backward,
+        .release_ns = e->head_ns,
+        .backward_input = e->backward_input,
+        .backward_weight = e->backward_weight,
+        .placement = mcp_plan_placement(plan),
+        .rows = plan->rows,
+    };
     mcp_pipeline_play(pricer->scratch, &pipeline, e->ranks, NULL);
     for (int r = 0; r < p; r++) {
         e->end_ns = larger(e->end_ns, e->ranks[r].end_ns + e->tail_ns[r]);

@@ -7,8 +7,8 @@
 #include "step/price_parts.h"
 #include "step/stage.h"
 
-/* (kind, MTP, recompute) of every layer a plan can have */
-#define MCP_NUM_MEMOS ((MCP_MAX_LAYER_KINDS + 2) * 2 * MCP_NUM_RECOMPUTES)
+/* (kind, MTP, recompute, direction) of every layer a plan can have */
+#define MCP_NUM_MEMOS ((MCP_MAX_LAYER_KINDS + 2) * 2 * MCP_NUM_RECOMPUTES * 2)
 
 struct layer_run {
     int count;
@@ -39,14 +39,17 @@ struct priced_pool *mcp_stage_pool(const struct mcp_pricer *pricer, const struct
 
 struct estimate {
     const struct mcp_stage **stages;           /* [pipeline x virtual] */
-    struct mcp_slot_price *forward, *backward; /* likewise */
-    struct mcp_pipeline_rank *ranks;           /* [pipeline], as all below */
-    int64_t *head_ns, *tail_ns;                /* data-parallel edges of the step */
+    struct mcp_slot_price *forward, *backward; /* likewise, as the next */
+    struct mcp_slot_price *backward_input, *backward_weight;
+    int *whole_backwards;            /* likewise: microbatches, in schedules that split others */
+    struct mcp_pipeline_rank *ranks; /* [pipeline], as all below */
+    int64_t *head_ns, *tail_ns;      /* data-parallel edges of the step */
     int64_t *update_ns;
-    int64_t *message_ns;    /* pipeline messages of one microbatch */
-    int64_t *beside_ns;     /* exposed data transfers of one microbatch */
-    int64_t *moved_ns;      /* data transfers of one microbatch, hidden or not */
-    int64_t *moved_once_ns; /* ... and those of the edges */
+    int64_t *message_ns;                       /* pipeline messages of one microbatch */
+    int64_t *beside_ns;                        /* exposed data transfers of one microbatch */
+    int64_t *moved_ns;                         /* data transfers of one microbatch, hidden or not */
+    int64_t *moved_once_ns;                    /* ... and those of the edges */
+    int64_t *whole_beside_ns, *whole_moved_ns; /* of one step: what whole backwards have more */
     int64_t end_ns, broadcast_ns, agreement_ns, overhead_ns, step_ns;
 };
 

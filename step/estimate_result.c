@@ -13,9 +13,13 @@ struct estimate *mcp_estimate_room(struct mcp_arena *scratch, int ranks, int sta
     e->stages = MCP_ARRAY(scratch, stages, const struct mcp_stage *);
     e->forward = MCP_ARRAY(scratch, stages, struct mcp_slot_price);
     e->backward = MCP_ARRAY(scratch, stages, struct mcp_slot_price);
+    e->backward_input = MCP_ARRAY(scratch, stages, struct mcp_slot_price);
+    e->backward_weight = MCP_ARRAY(scratch, stages, struct mcp_slot_price);
+    e->whole_backwards = MCP_ARRAY(scratch, stages, int);
     e->ranks = MCP_ARRAY(scratch, ranks, struct mcp_pipeline_rank);
-    int64_t **arrays[] = {&e->head_ns,   &e->tail_ns,  &e->update_ns,    &e->message_ns,
-                          &e->beside_ns, &e->moved_ns, &e->moved_once_ns};
+    int64_t **arrays[] = {&e->head_ns,       &e->tail_ns,         &e->update_ns,
+                          &e->message_ns,    &e->beside_ns,       &e->moved_ns,
+                          &e->moved_once_ns, &e->whole_beside_ns, &e->whole_moved_ns};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         *arrays[i] = MCP_ARRAY(scratch, ranks, int64_t);
     return e;
@@ -26,29 +30,47 @@ static double seconds(int64_t ns)
     return (double)ns * 1e-9;
 }
 
+static void add_whole_backwards(const struct mcp_stage *stage, int count, double *cost,
+                                double *comm_s)
+{
+    for (int i = 0; i < MCP_NUM_COSTS; i++) {
+        cost[i] += count * stage->whole.cost_s[i];
+        comm_s[i] += count * stage->whole.comm_s[i];
+    }
+}
+
+/* Sends, and the receives that no send goes with. */
+static int64_t messages_ns(const struct mcp_plan *plan, int k, const struct estimate *e)
+{
+    int last = plan->pipeline_parallel * plan->virtual_stages - 1;
+    bool sends_forth = k < last && !mcp_plan_hands_over(plan, k);
+    bool sends_back = k > 0 && !mcp_plan_hands_over(plan, k - 1);
+    return (sends_back ? 1 : 2) * e->forward[k].send_ns +
+           (sends_forth ? 1 : 2) * e->backward[k].send_ns;
+}
+
 /* Every second of rank r is one kind of time; what nothing else claims is bubble. */
 static void account(const struct mcp_plan *plan, int r, int m, const struct estimate *e,
                     struct mcp_stage_prediction *stage, double *comm_s)
 {
     double *cost = stage->cost_s, sends = 0;
     for (int c = 0; c < plan->virtual_stages; c++) {
-        int k = c * plan->pipeline_parallel + r;
+        int k = mcp_plan_virtual_stage(plan, r, c), whole = e->whole_backwards[k];
         for (int i = 0; i < MCP_NUM_COSTS; i++) {
             cost[i] += m * e->stages[k]->cost_s[i] + e->stages[k]->update_cost_s[i];
             comm_s[i] += m * e->stages[k]->comm_s[i] + e->stages[k]->update_comm_s[i];
         }
-        /* sends, and the receives that no send goes with */
-        bool first = k == 0, last = k == plan->pipeline_parallel * plan->virtual_stages - 1;
-        sends += m * seconds((first ? 2 : 1) * e->forward[k].send_ns +
-                             (last ? 2 : 1) * e->backward[k].send_ns);
+        if (whole > 0)
+            add_whole_backwards(e->stages[k], whole, cost, comm_s);
+        sends += m * seconds(messages_ns(plan, k, e));
     }
     cost[MCP_COST_PIPELINE] += sends + seconds(e->ranks[r].exposed_ns);
     cost[MCP_COST_DATA] +=
-        m * seconds(e->beside_ns[r]) +
+        m * seconds(e->beside_ns[r]) + seconds(e->whole_beside_ns[r]) +
         seconds(e->head_ns[r] + e->tail_ns[r] + e->broadcast_ns + e->agreement_ns);
     cost[MCP_COST_HOST] += seconds(e->overhead_ns);
     comm_s[MCP_COST_PIPELINE] += m * seconds(e->message_ns[r]);
-    comm_s[MCP_COST_DATA] += m * seconds(e->moved_ns[r]) +
+    comm_s[MCP_COST_DATA] += m * seconds(e->moved_ns[r]) + seconds(e->whole_moved_ns[r]) +
                              seconds(e->moved_once_ns[r] + e->broadcast_ns + e->agreement_ns);
     double claimed = 0;
     for (int i = 0; i < MCP_COST_BUBBLE; i++)
@@ -75,6 +97,20 @@ static void utilization(const struct mcp_pricer *pricer, const struct mcp_plan *
     out->hardware_flops_utilization = (model + again) / (out->iteration_s * peak);
 }
 
+/* By how much the step is longer than any rank's own pipeline: where ranks end in the order
+ * in which they began, idling before the first slot makes up for that after the last. The
+ * papers' ratio leaves it out. */
+static int64_t skew_ns(int p, const struct estimate *e)
+{
+    int64_t end = 0, longest = 0;
+    for (int r = 0; r < p; r++) {
+        int64_t late = e->ranks[r].start_ns - e->head_ns[r];
+        end = e->ranks[r].end_ns > end ? e->ranks[r].end_ns : end;
+        longest = e->ranks[r].end_ns - late > longest ? e->ranks[r].end_ns - late : longest;
+    }
+    return end - longest;
+}
+
 void mcp_estimate_times(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int m,
                         const struct estimate *e, struct mcp_prediction *out)
 {
@@ -99,7 +135,8 @@ void mcp_estimate_times(const struct mcp_pricer *pricer, const struct mcp_plan *
     out->tokens_per_s =
         (double)job->global_batch_size * (double)job->sequence_length / out->iteration_s;
     out->bubble_frac = out->cost_s[MCP_COST_BUBBLE] / out->iteration_s;
-    out->bubble_over_ideal = busy > 0 ? out->cost_s[MCP_COST_BUBBLE] / busy : 0;
+    double bubble = fmax(0, out->cost_s[MCP_COST_BUBBLE] - seconds(skew_ns(p, e)));
+    out->bubble_over_ideal = busy > 0 ? bubble / busy : 0;
     out->exposed_comm_frac = exposed / out->iteration_s;
     utilization(pricer, plan, m, e, out);
 }
@@ -108,7 +145,8 @@ void mcp_estimate_times(const struct mcp_pricer *pricer, const struct mcp_plan *
 static void add_shared(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int r,
                        struct mcp_memory *memory)
 {
-    if (r != plan->pipeline_parallel - 1)
+    int last = plan->pipeline_parallel * plan->virtual_stages - 1;
+    if (r != mcp_plan_rank_of(plan, last))
         return;
     memory->weights_bytes += mcp_shared_weights_bytes(pricer->question, plan);
     memory->gradients_bytes += mcp_shared_gradients_bytes(pricer->question, plan);
@@ -121,7 +159,7 @@ static int64_t add_static(const struct mcp_pricer *pricer, const struct mcp_plan
 {
     int64_t gathered = 0, largest = 0, transient = 0, dense = 0;
     for (int c = 0; c < plan->virtual_stages; c++) {
-        const struct mcp_stage *sum = stages[c * plan->pipeline_parallel + r];
+        const struct mcp_stage *sum = stages[mcp_plan_virtual_stage(plan, r, c)];
         memory->weights_bytes += sum->weights_bytes;
         memory->gradients_bytes += sum->gradients_bytes;
         memory->optimizer_bytes += sum->optimizer_bytes;
@@ -145,7 +183,7 @@ static void rank_memory(const struct mcp_pricer *pricer, const struct mcp_plan *
         MCP_ARRAY(pricer->scratch, plan->virtual_stages, struct mcp_chunk_memory);
     memset(memory, 0, sizeof *memory);
     for (int c = 0; c < plan->virtual_stages; c++)
-        chunks[c] = stages[c * plan->pipeline_parallel + r]->memory;
+        chunks[c] = stages[mcp_plan_virtual_stage(plan, r, c)]->memory;
     int64_t whole = add_static(pricer, plan, r, stages, memory), kept;
     add_shared(pricer, plan, r, memory);
     int64_t peak = mcp_stage_peak(plan, m, r, chunks, &kept);

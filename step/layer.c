@@ -16,7 +16,7 @@ int mcp_extended_layers(const struct mcp_model *model)
 bool mcp_layer_spec_equal(const struct mcp_layer_spec *a, const struct mcp_layer_spec *b)
 {
     return a->kind == b->kind && a->mtp == b->mtp && a->recompute == b->recompute &&
-           a->split_backward == b->split_backward;
+           a->split_backward == b->split_backward && a->mirrored == b->mirrored;
 }
 
 /* Virtual stage that holds decoder layer `layer`, and its place there. */
@@ -51,8 +51,16 @@ struct mcp_layer_spec mcp_end_spec(const struct mcp_model *model, int extended,
     return spec;
 }
 
-struct mcp_layer_spec mcp_layer_spec_at(const struct mcp_question *question,
-                                        const struct mcp_plan *plan, int extended)
+struct mcp_layer_spec mcp_placed_spec(const struct mcp_plan *plan, int virtual_stage)
+{
+    return (struct mcp_layer_spec){
+        .split_backward = mcp_plan_splits_backward(plan),
+        .mirrored = mcp_plan_is_mirrored(plan, virtual_stage),
+    };
+}
+
+static struct mcp_layer_spec spec_at(const struct mcp_question *question,
+                                     const struct mcp_plan *plan, int extended)
 {
     const struct mcp_model *model = question->model;
     struct mcp_layer_spec spec = {.kind = MCP_KIND_EMBEDDING};
@@ -64,6 +72,20 @@ struct mcp_layer_spec mcp_layer_spec_at(const struct mcp_question *question,
     spec.kind = model->layer_kind[extended - 1];
     int k = stage_of(plan, extended - 1, &place);
     spec.recompute = mcp_plan_recompute(plan, k, place);
+    return spec;
+}
+
+struct mcp_layer_spec mcp_layer_spec_at(const struct mcp_question *question,
+                                        const struct mcp_plan *plan, int extended)
+{
+    const struct mcp_model *model = question->model;
+    struct mcp_layer_spec spec = spec_at(question, plan, extended);
+    int place, stage = extended == 0 ? 0 : plan->pipeline_parallel * plan->virtual_stages - 1;
+    if (extended > 0 && extended <= model->num_layers)
+        stage = stage_of(plan, extended - 1, &place);
+    const struct mcp_layer_spec placed = mcp_placed_spec(plan, stage);
+    spec.split_backward = placed.split_backward;
+    spec.mirrored = placed.mirrored;
     return spec;
 }
 
@@ -155,8 +177,8 @@ static void name_type(struct mcp_builder *b)
     else if (spec->kind == MCP_KIND_STEP)
         snprintf(name, size, "step");
     else
-        snprintf(name, size, "%s%d%s", spec->mtp ? "mtp" : "layer", spec->kind,
-                 recompute_suffix[spec->recompute]);
+        snprintf(name, size, "%s%d%s%s", spec->mtp ? "mtp" : "layer", spec->kind,
+                 recompute_suffix[spec->recompute], spec->mirrored ? "_mirrored" : "");
 }
 
 static void keep_tables(struct mcp_builder *b)

@@ -19,7 +19,8 @@ struct mcp_layer_spec {
     int kind; /* index into model->kinds, or one of the three above */
     bool mtp; /* a decoder layer of an MTP module: projection, layer, head */
     enum mcp_recompute recompute;
-    bool split_backward; /* backward_input and backward_weight instead of backward */
+    bool split_backward; /* backward_input and backward_weight besides backward */
+    bool mirrored;       /* of a chunk that runs from the last rank to the first */
 };
 
 bool mcp_layer_spec_equal(const struct mcp_layer_spec *a, const struct mcp_layer_spec *b);
@@ -58,6 +59,8 @@ struct mcp_layer_spec mcp_layer_spec_at(const struct mcp_question *question,
 /* The same for an MTP module or the head in a chunk whose last layer does `recompute`. */
 struct mcp_layer_spec mcp_end_spec(const struct mcp_model *model, int extended,
                                    enum mcp_recompute recompute);
+/* What of it follows from the place alone: split_backward, mirrored. */
+struct mcp_layer_spec mcp_placed_spec(const struct mcp_plan *plan, int virtual_stage);
 /* Recompute of a chunk's last layer; none where it has no layer. */
 enum mcp_recompute mcp_chunk_last_recompute(const struct mcp_chunk *chunk);
 /* The extended layers of virtual stage k: [*first, *first + *count). */

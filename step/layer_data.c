@@ -364,8 +364,9 @@ void mcp_build_data_blocks(struct mcp_builder *b)
  * every tensor rank holds the whole of it; a scatter-gather stack sends 1/t each
  * and gathers (Narayanan et al. 2021 section 4.1). */
 static void message(struct mcp_builder *b, enum mcp_block_role role, enum mcp_stream stream,
-                    int delta, struct mcp_ref place)
+                    struct mcp_ref place)
 {
+    bool forth = role == MCP_SEND_FORWARD || role == MCP_RECEIVE_BACKWARD;
     bool receives = role == MCP_RECEIVE_FORWARD || role == MCP_RECEIVE_BACKWARD;
     int64_t whole = b->sharded_tokens * b->hidden;
     bool scattered = b->question->stack->scatter_gather_pipeline && !b->plan->sequence_parallel &&
@@ -373,7 +374,7 @@ static void message(struct mcp_builder *b, enum mcp_block_role role, enum mcp_st
     struct mcp_call call = {.function = receives ? MCP_FN_RECEIVE : MCP_FN_SEND,
                             .stream = stream,
                             .group = MCP_PIPELINE,
-                            .delta = delta,
+                            .delta = (signed char)(forth != b->spec->mirrored ? 1 : -1),
                             .dims = {scattered ? whole / b->plan->tensor_parallel : whole}};
     mcp_begin_block(b, false);
     call.reads[0] = receives ? (struct mcp_ref){0} : place;
@@ -391,8 +392,12 @@ static void message(struct mcp_builder *b, enum mcp_block_role role, enum mcp_st
 
 void mcp_build_message_blocks(struct mcp_builder *b)
 {
-    message(b, MCP_SEND_FORWARD, MCP_STREAM_SEND_NEXT, 1, mcp_x(1));
-    message(b, MCP_RECEIVE_FORWARD, MCP_STREAM_RECEIVE_PREVIOUS, -1, mcp_x(0));
-    message(b, MCP_SEND_BACKWARD, MCP_STREAM_SEND_PREVIOUS, -1, mcp_dx(0));
-    message(b, MCP_RECEIVE_BACKWARD, MCP_STREAM_RECEIVE_NEXT, 1, mcp_dx(1));
+    /* from the first of the four streams to that of mirrored chunks */
+    int mirror = b->spec->mirrored ? MCP_STREAM_MIRRORED_SEND_PREVIOUS - MCP_STREAM_SEND_NEXT : 0;
+    message(b, MCP_SEND_FORWARD, (enum mcp_stream)(MCP_STREAM_SEND_NEXT + mirror), mcp_x(1));
+    message(b, MCP_RECEIVE_FORWARD, (enum mcp_stream)(MCP_STREAM_RECEIVE_PREVIOUS + mirror),
+            mcp_x(0));
+    message(b, MCP_SEND_BACKWARD, (enum mcp_stream)(MCP_STREAM_SEND_PREVIOUS + mirror), mcp_dx(0));
+    message(b, MCP_RECEIVE_BACKWARD, (enum mcp_stream)(MCP_STREAM_RECEIVE_NEXT + mirror),
+            mcp_dx(1));
 }

@@ -13,7 +13,7 @@ int64_t mcp_local_vocabulary(const struct mcp_model *model, const struct mcp_pla
 
 static bool is_one_table(const struct mcp_model *model, const struct mcp_plan *plan)
 {
-    return model->tied_embeddings && plan->pipeline_parallel == 1;
+    return model->tied_embeddings && mcp_plan_ends_meet(plan);
 }
 
 bool mcp_embedding_is_head(const struct mcp_builder *b)
@@ -117,6 +117,8 @@ void mcp_build_embedding(struct mcp_builder *b)
     mcp_begin_block(b, false);
     embedding_backward(b, ids);
     mcp_end_block(b, MCP_BACKWARD);
+    if (b->spec->split_backward)
+        mcp_derive_split(b);
 }
 
 struct mcp_head_values {
@@ -250,6 +252,8 @@ void mcp_build_head(struct mcp_builder *b)
     mcp_begin_block(b, false);
     mcp_head_backward(b, v, mcp_x(0), mcp_dx(0));
     mcp_end_block(b, MCP_BACKWARD);
+    if (b->spec->split_backward)
+        mcp_derive_split(b);
 }
 
 /* What belongs to no layer: scalars that all ranks agree on once a step. The norm where

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Integers that tell two layers' prices apart; the rest is the question's. */
-enum { MAX_FIELDS = 30, RANK_MAP_FIELD = MAX_FIELDS - 1 };
+enum { MAX_FIELDS = 31, RANK_MAP_FIELD = MAX_FIELDS - 1 };
 struct key {
     int fields[MAX_FIELDS];
 };
@@ -105,7 +105,7 @@ static void add_links(const struct mcp_cluster *cluster, const struct mcp_plan *
         memset(fields, 0, sizeof usual_links);
 }
 
-enum { SHAPE_FIELDS = 14 };
+enum { SHAPE_FIELDS = 15 };
 _Static_assert(SHAPE_FIELDS + LINKS <= RANK_MAP_FIELD && SHAPE_FIELDS + 7 <= RANK_MAP_FIELD,
                "keys fit");
 
@@ -117,11 +117,11 @@ static int rank_map_of(const struct mcp_plan *plan)
 static struct key layer_key(const struct mcp_cluster *cluster, const struct mcp_plan *plan,
                             const struct mcp_layer_spec *spec)
 {
-    struct key key = {{spec->kind, spec->mtp, (int)spec->recompute, spec->split_backward,
-                       plan->microbatch_size, plan->tensor_parallel, plan->context_parallel,
-                       plan->expert_parallel, plan->sequence_parallel,
-                       (int)plan->context_parallel_kind, plan->pipeline_parallel == 1,
-                       plan->overlap.tensor, plan->overlap.expert, plan->overlap.context}};
+    struct key key = {
+        {spec->kind, spec->mtp, (int)spec->recompute, spec->split_backward, plan->microbatch_size,
+         plan->tensor_parallel, plan->context_parallel, plan->expert_parallel,
+         plan->sequence_parallel, (int)plan->context_parallel_kind, mcp_plan_ends_meet(plan),
+         plan->overlap.tensor, plan->overlap.expert, plan->overlap.context, spec->mirrored}};
     add_links(cluster, plan, key.fields + SHAPE_FIELDS);
     key.fields[RANK_MAP_FIELD] = rank_map_of(plan);
     return key;
@@ -131,7 +131,7 @@ static struct key step_key(const struct mcp_plan *plan, const struct mcp_layer_s
 {
     struct key key = {{spec->kind, spec->mtp, spec->split_backward, plan->tensor_parallel,
                        plan->context_parallel, plan->expert_parallel, plan->sequence_parallel,
-                       plan->pipeline_parallel == 1, plan->data_parallel, plan->pipeline_parallel,
+                       mcp_plan_ends_meet(plan), plan->data_parallel, plan->pipeline_parallel,
                        plan->zero_stage}};
     for (int i = 0; i < 4; i++)
         key.fields[SHAPE_FIELDS + i] = (int)plan->rank_order[i];
@@ -161,9 +161,38 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static bool mentions(const struct mcp_block *block, struct mcp_operand at)
+{
+    for (int i = 0; i < block->num_ops; i++) {
+        const struct mcp_op *op = &block->ops[i];
+        for (int r = 0; r < op->num_reads; r++)
+            if (memcmp(&op->reads[r], &at, sizeof at) == 0)
+                return true;
+        for (int w = 0; w < op->num_writes; w++)
+            if (memcmp(&op->writes[w], &at, sizeof at) == 0)
+                return true;
+    }
+    return false;
+}
+
+/* Frames that wait for the weight gradients; the incoming gradient may be one. */
+static int64_t weight_frames(const struct mcp_layer_type *type, int64_t gradient_bytes)
+{
+    const struct mcp_block *weight = &type->blocks[MCP_BACKWARD_WEIGHT];
+    struct mcp_operand incoming = {MCP_SPACE_FRAME, 1, MCP_FRAME_DX};
+    int64_t bytes = mentions(weight, incoming) ? gradient_bytes : 0;
+    for (int f = 0; f < type->num_buffers[MCP_SPACE_FRAME]; f++) {
+        struct mcp_operand at = {MCP_SPACE_FRAME, 0, (unsigned short)f};
+        if (f != MCP_FRAME_DX && mentions(weight, at))
+            bytes += type->buffers[MCP_SPACE_FRAME][f].capacity_bytes;
+    }
+    return bytes;
+}
+
 /* While backward runs: what was kept, the gradient that came in, and what the
  * recompute and backward blocks add. */
-static void price_memory(struct mcp_layer_price *price, const struct mcp_layer_type *type)
+static void price_memory(struct mcp_layer_price *price, const struct mcp_layer_type *type,
+                         int64_t gradient_bytes)
 {
     struct mcp_block_memory forward, recompute, backward;
     mcp_block_memory(type, MCP_FORWARD, false, &forward);
@@ -174,6 +203,13 @@ static void price_memory(struct mcp_layer_price *price, const struct mcp_layer_t
     price->forward_bytes = forward.peak_bytes;
     int64_t during = larger(recompute.peak_bytes, recompute.end_bytes + backward.peak_bytes);
     price->backward_bytes = price->kept_bytes + during;
+    struct mcp_block_memory input, weight;
+    mcp_block_memory(type, MCP_BACKWARD_INPUT, true, &input);
+    mcp_block_memory(type, MCP_BACKWARD_WEIGHT, true, &weight);
+    during = larger(recompute.peak_bytes, recompute.end_bytes + input.peak_bytes);
+    price->input_bytes = price->kept_bytes + during;
+    price->weight_kept_bytes = weight_frames(type, gradient_bytes);
+    price->weight_bytes = price->weight_kept_bytes + weight.peak_bytes;
 }
 
 /* Of a built type a price needs its weights and its messages later, no more. */
@@ -207,8 +243,11 @@ static struct mcp_layer_price *price_layer(struct mcp_price_cache *cache,
     mcp_block_price(&pricing, &type.blocks[MCP_FORWARD], &price->forward);
     mcp_block_price(&pricing, &type.blocks[MCP_BACKWARD], &price->backward);
     mcp_block_price(&pricing, &type.blocks[MCP_RECOMPUTE], &price->recompute);
+    mcp_block_price(&pricing, &type.blocks[MCP_BACKWARD_INPUT], &price->input);
+    mcp_block_price(&pricing, &type.blocks[MCP_BACKWARD_WEIGHT], &price->weight);
+    price->has_input = type.blocks[MCP_BACKWARD_INPUT].num_ops > 0;
     price->dense_parameters = spec->kind >= 0 ? mcp_layer_type_parameters(&type, false) : 0;
-    price_memory(price, &type);
+    price_memory(price, &type, mcp_residual_bytes(cache->question, plan));
     price->type = keep_type(cache->arena, &type);
     mcp_arena_free(workshop);
     return price;

@@ -298,20 +298,6 @@ static const char *say_interleaving(struct mcp_arena *arena, const struct ask *a
                       ask->plan->pipeline_parallel);
 }
 
-static bool hold_schedule(const struct ask *ask, int v)
-{
-    if (ask->plan->schedule >= MCP_ZB_H1 || ask->plan->rows != NULL)
-        return false; /* not yet */
-    return (ask->plan->schedule == MCP_INTERLEAVED) == (v > 1);
-}
-
-static const char *say_schedule(struct mcp_arena *arena, const struct ask *ask, int v)
-{
-    return mcp_format(arena, "schedule %s does not go with virtual_stages=%d; nearest legal %s",
-                      mcp_schedule_names[ask->plan->schedule], v,
-                      v > 1 ? "schedule interleaved" : "schedule 1f1b");
-}
-
 static int64_t stage_ranks(const struct mcp_plan *plan)
 {
     return product(plan->tensor_parallel, plan->context_parallel, plan->data_parallel);
@@ -376,7 +362,7 @@ static const char *say_batch(struct mcp_arena *arena, const struct ask *ask, int
 static bool hold_groups(const struct ask *ask, int v)
 {
     const struct mcp_plan *plan = ask->plan;
-    return v == 1 ||
+    return plan->schedule != MCP_INTERLEAVED || plan->rows != NULL || v == 1 ||
            !divides((int64_t)plan->data_parallel * plan->microbatch_size,
                     ask->job->global_batch_size) ||
            divides(plan->pipeline_parallel, mcp_num_microbatches(plan, ask->job));
@@ -525,7 +511,7 @@ static const char *say_chunks(struct mcp_arena *arena, const struct ask *ask, in
                       ask->model->num_layers - 1);
 }
 
-/* Unless the first holds the others cannot be asked; only the last looks at
+/* Unless the first holds the others cannot be asked; only the last look at rows and
  * chunks. Those that refuse most of a search's plans come early. */
 #define TELL(name, key, what, say, also)                                                           \
     {                                                                                              \
@@ -549,7 +535,8 @@ static const struct rule rules[] = {
     RULE("virtual_stages_within_layers", virtual_stages, virtual_stages, hold_virtual_stages),
     RULE("stages_fill_pools", pipeline_parallel, pools, NULL),
     RULE("interleaving_needs_pipeline", virtual_stages, interleaving, hold_interleaving),
-    RULE("schedule_fits_virtual_stages", virtual_stages, schedule, NULL),
+    {"schedule_fits_virtual_stages", "virtual_stages", offsetof(struct mcp_plan, virtual_stages),
+     mcp_hold_schedule, mcp_say_schedule, NULL},
     RULE("interleaving_needs_whole_groups", virtual_stages, groups, NULL),
     RULE("microbatches_within_limit", virtual_stages, slots, NULL),
     RULE("expert_parallel_divides_experts", expert_parallel, experts, expert_parallel_legal),
@@ -566,8 +553,13 @@ static const struct rule rules[] = {
      mcp_hold_rank_map, mcp_say_rank_map, NULL},
     RULE("precision_supported", tensor_parallel, precision, NULL),
     RULE("attention_kernel_known", tensor_parallel, attention, NULL),
+    {"schedule_has_rows", "pipeline_parallel", offsetof(struct mcp_plan, pipeline_parallel),
+     mcp_hold_named_rows, mcp_say_named_rows, NULL},
+    {"rows_can_be_played", "pipeline_parallel", offsetof(struct mcp_plan, pipeline_parallel),
+     mcp_hold_rows, mcp_say_rows, NULL},
     RULE("chunks_cover_layers", pipeline_parallel, chunks, NULL),
 };
+enum { NUM_OF_WHOLE_PLANS = 3 }; /* the last of them, which searches need not ask */
 enum { NUM_RULES = sizeof rules / sizeof *rules };
 _Static_assert(NUM_RULES <= MCP_MAX_REFUSALS, "every rule can be broken at once");
 
@@ -586,7 +578,7 @@ bool mcp_legal(struct mcp_arena *arena, const struct mcp_question *question,
 const char *mcp_illegal_rule(const struct mcp_question *question, const struct mcp_plan *plan)
 {
     struct ask ask = {question->model, question->cluster, question->job, plan};
-    for (int i = 0; i < NUM_RULES - 1; i++)
+    for (int i = 0; i < NUM_RULES - NUM_OF_WHOLE_PLANS; i++)
         if (!rules[i].holds(&ask, mcp_judged(&rules[i], plan)))
             return rules[i].name;
     return NULL;

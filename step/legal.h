@@ -37,8 +37,8 @@ bool mcp_legal(struct mcp_arena *arena, const struct mcp_question *question,
                const struct mcp_plan *plan, struct mcp_refusals *out);
 
 /* The same verdict without sentences, for searches: NULL or the first broken
- * rule's name. Allocates nothing. Chunks are not looked at, so it can be asked
- * of degrees alone. */
+ * rule's name. Allocates nothing. Chunks and rows are not looked at, so it can
+ * be asked of degrees alone. */
 const char *mcp_illegal_rule(const struct mcp_question *question, const struct mcp_plan *plan);
 
 /* The article's rules: pipeline <= floor(layers / 5), though 1 is always legal;

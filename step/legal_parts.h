@@ -39,6 +39,14 @@ const char *mcp_say_clip(struct mcp_arena *arena, const struct ask *ask, int val
 bool mcp_hold_rank_map(const struct ask *ask, int data_parallel);
 const char *mcp_say_rank_map(struct mcp_arena *arena, const struct ask *ask, int data_parallel);
 
+/* step/legal_schedule.c. */
+bool mcp_hold_schedule(const struct ask *ask, int v);
+const char *mcp_say_schedule(struct mcp_arena *arena, const struct ask *ask, int v);
+bool mcp_hold_named_rows(const struct ask *ask, int p);
+const char *mcp_say_named_rows(struct mcp_arena *arena, const struct ask *ask, int p);
+bool mcp_hold_rows(const struct ask *ask, int p);
+const char *mcp_say_rows(struct mcp_arena *arena, const struct ask *ask, int p);
+
 /* The value of `plan` that the rule judges. */
 int mcp_judged(const struct rule *rule, const struct mcp_plan *plan);
 /* The rule's sentence about the plan, with the nearest legal value. */

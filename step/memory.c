@@ -49,7 +49,7 @@ struct changes {
 };
 
 static void note_changes(const struct mcp_layer_type *type, const struct life *lives,
-                         bool last_reader, struct changes *changes)
+                         const struct life *later, struct changes *changes)
 {
     for (int slot = 0; slot < LIMIT; slot++) {
         const struct life *life = &lives[slot];
@@ -61,7 +61,7 @@ static void note_changes(const struct mcp_layer_type *type, const struct life *l
         int64_t bytes = type->buffers[space][index].capacity_bytes;
         if (!frame || life->written_first)
             changes->born[life->first] += bytes;
-        if (!frame || (last_reader && index != MCP_FRAME_DX))
+        if (!frame || (later && later[slot].first < 0 && index != MCP_FRAME_DX))
             changes->dead[life->last] += bytes;
     }
 }
@@ -70,14 +70,16 @@ void mcp_block_memory(const struct mcp_layer_type *type, enum mcp_block_role rol
                       struct mcp_block_memory *out)
 {
     const struct mcp_block *block = &type->blocks[role];
-    struct life lives[LIMIT];
+    static const struct mcp_block nothing;
+    struct life lives[LIMIT], later[LIMIT];
     struct changes changes;
     size_t bytes = (size_t)block->num_ops * sizeof(int64_t);
     memset(out, 0, sizeof *out);
     memset(changes.born, 0, bytes);
     memset(changes.dead, 0, bytes);
     collect(block, lives);
-    note_changes(type, lives, last_reader, &changes);
+    collect(role == MCP_BACKWARD_INPUT ? &type->blocks[MCP_BACKWARD_WEIGHT] : &nothing, later);
+    note_changes(type, lives, last_reader ? later : NULL, &changes);
     for (int i = 0; i < block->num_ops; i++) {
         out->end_bytes += changes.born[i];
         out->peak_bytes = out->end_bytes > out->peak_bytes ? out->end_bytes : out->peak_bytes;

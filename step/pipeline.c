@@ -5,39 +5,34 @@
 
 #include <assert.h>
 
-/* Microbatches of a virtual stage pass in order, so counts say which ends are known. */
-struct track {
-    int *done;     /* [p v] slots ended */
-    int64_t *ends; /* [p v][m] */
-    const struct mcp_slot_price *prices;
-};
-
 struct play {
     const struct mcp_pipeline *pipeline;
-    struct track tracks[2];     /* forward, backward */
-    int *next;                  /* [p] index of the rank's next action */
-    struct mcp_action *actions; /* [p][2 m v] */
+    const struct mcp_slot_price *prices[MCP_NUM_PASSES];
+    int64_t *ends[2]; /* forward, backward: [p v][m]; NOT_YET until that pass has ended */
+    int *next;        /* [p] index of the rank's next action */
+    struct mcp_schedule_row *rows; /* [p] */
     struct mcp_pipeline_rank *ranks;
     int64_t *chunk_end_ns;
 };
+#define NOT_YET (-1)
 
-static struct track new_track(struct mcp_arena *scratch, const struct mcp_pipeline *pipeline,
-                              const struct mcp_slot_price *prices)
+static int64_t *end_of(const struct play *play, bool backward, int k, int microbatch)
 {
-    size_t stages = (size_t)pipeline->pipeline_parallel * (size_t)pipeline->virtual_stages;
-    return (struct track){
-        MCP_ARRAY(scratch, stages, int),
-        MCP_ARRAY(scratch, stages * (size_t)pipeline->num_microbatches, int64_t),
-        prices,
-    };
+    size_t m = (size_t)play->pipeline->num_microbatches;
+    return &play->ends[backward][(size_t)k * m + (size_t)microbatch];
 }
 
-/* The virtual stage whose message a slot of stage k awaits, or -1. */
-static int sender_of(const struct mcp_pipeline *pipeline, int k, bool backward)
+/* The virtual stage whose result a slot of stage k awaits, or -1. */
+static int sender_of(const struct mcp_pipeline *pipeline, int k, enum mcp_pass pass)
 {
     int stages = pipeline->pipeline_parallel * pipeline->virtual_stages;
-    int sender = backward ? k + 1 : k - 1;
-    return pipeline->pipeline_parallel > 1 && sender < stages ? sender : -1;
+    int sender = pass == MCP_PASS_FORWARD ? k - 1 : k + 1;
+    return pass != MCP_PASS_BACKWARD_WEIGHT && sender < stages ? sender : -1;
+}
+
+static int rank_of(const struct mcp_pipeline *pipeline, int k)
+{
+    return mcp_placed_rank(pipeline->placement, pipeline->pipeline_parallel, k);
 }
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -45,34 +40,48 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* The rank idles until its message has come, less the lead. False: it is not on its way. */
+static bool await(const struct play *play, int k, const struct mcp_action *action,
+                  struct mcp_pipeline_rank *rank)
+{
+    int sender = sender_of(play->pipeline, k, action->pass);
+    bool backward = action->pass != MCP_PASS_FORWARD;
+    if (sender < 0)
+        return true;
+    int64_t sent = *end_of(play, backward, sender, action->microbatch);
+    if (sent == NOT_YET)
+        return false;
+    if (rank_of(play->pipeline, sender) == rank_of(play->pipeline, k))
+        return true;
+    /* whole or in parts, a backward sends the same */
+    int64_t delay = backward ? play->pipeline->backward[sender].delay_ns
+                             : play->pipeline->forward[sender].delay_ns;
+    int64_t idle = sent + delay - play->prices[action->pass][k].lead_ns - rank->end_ns;
+    if (idle <= 0)
+        return true;
+    rank->end_ns += idle;
+    rank->exposed_ns += smaller(idle, delay);
+    rank->bubble_ns += idle - smaller(idle, delay);
+    return true;
+}
+
 /* Runs the rank's next slot; false when its message has not been sent. */
 static bool advance(struct play *play, int r, const struct mcp_action *action)
 {
     const struct mcp_pipeline *pipeline = play->pipeline;
-    bool backward = action->pass != MCP_PASS_FORWARD;
-    struct track *track = &play->tracks[backward];
     struct mcp_pipeline_rank *rank = &play->ranks[r];
-    int m = pipeline->num_microbatches, k = action->chunk * pipeline->pipeline_parallel + r;
-    int sender = sender_of(pipeline, k, backward);
-    const struct mcp_slot_price *price = &track->prices[k];
-    int64_t start = rank->end_ns, busy = price->lead_ns + price->body_ns + price->send_ns;
-    if (sender >= 0) {
-        if (track->done[sender] <= action->microbatch)
-            return false;
-        int64_t delay = track->prices[sender].delay_ns;
-        int64_t arrival =
-            track->ends[(size_t)sender * (size_t)m + (size_t)action->microbatch] + delay;
-        if (arrival - price->lead_ns > start)
-            start = arrival - price->lead_ns;
-        int64_t idle = start - rank->end_ns;
-        rank->exposed_ns += smaller(idle, delay);
-        rank->bubble_ns += idle - smaller(idle, delay);
-    }
-    assert(track->done[k] == action->microbatch);
+    int k = mcp_placed_stage(pipeline->placement, pipeline->pipeline_parallel, r, action->chunk);
+    const struct mcp_slot_price *price = &play->prices[action->pass][k];
+    if (!await(play, k, action, rank))
+        return false;
+    if (play->next[r] == 0)
+        rank->start_ns = rank->end_ns;
+    int64_t busy = price->lead_ns + price->body_ns + price->send_ns;
     rank->busy_ns += busy;
-    rank->end_ns = start + busy;
-    track->ends[(size_t)k * (size_t)m + (size_t)track->done[k]++] = rank->end_ns;
-    if (backward && play->chunk_end_ns)
+    rank->end_ns += busy;
+    if (action->pass != MCP_PASS_BACKWARD_WEIGHT)
+        *end_of(play, action->pass != MCP_PASS_FORWARD, k, action->microbatch) = rank->end_ns;
+    if (action->pass != MCP_PASS_FORWARD && play->chunk_end_ns)
         play->chunk_end_ns[k] = rank->end_ns;
     return true;
 }
@@ -80,11 +89,9 @@ static bool advance(struct play *play, int r, const struct mcp_action *action)
 /* As many slots of rank r as have their messages. */
 static bool run_rank(struct play *play, int r)
 {
-    const struct mcp_pipeline *pipeline = play->pipeline;
-    int length = mcp_schedule_length(pipeline->virtual_stages, pipeline->num_microbatches);
-    const struct mcp_action *actions = play->actions + (size_t)r * (size_t)length;
+    const struct mcp_schedule_row *row = &play->rows[r];
     int before = play->next[r];
-    while (play->next[r] < length && advance(play, r, &actions[play->next[r]]))
+    while (play->next[r] < row->num_actions && advance(play, r, &row->actions[play->next[r]]))
         play->next[r]++;
     return play->next[r] > before;
 }
@@ -92,15 +99,24 @@ static bool run_rank(struct play *play, int r)
 static void begin(struct mcp_arena *scratch, struct play *play)
 {
     const struct mcp_pipeline *pipeline = play->pipeline;
-    int p = pipeline->pipeline_parallel, v = pipeline->virtual_stages;
-    int m = pipeline->num_microbatches, length = mcp_schedule_length(v, m);
-    play->tracks[false] = new_track(scratch, pipeline, pipeline->forward);
-    play->tracks[true] = new_track(scratch, pipeline, pipeline->backward);
+    int p = pipeline->pipeline_parallel, m = pipeline->num_microbatches;
+    const struct mcp_schedule_shape shape = {p, pipeline->virtual_stages, m};
+    size_t slots = (size_t)p * (size_t)pipeline->virtual_stages * (size_t)m;
+    play->prices[MCP_PASS_FORWARD] = pipeline->forward;
+    play->prices[MCP_PASS_BACKWARD] = pipeline->backward;
+    play->prices[MCP_PASS_BACKWARD_INPUT] = pipeline->backward_input;
+    play->prices[MCP_PASS_BACKWARD_WEIGHT] = pipeline->backward_weight;
+    for (int i = 0; i < 2; i++) {
+        play->ends[i] = MCP_ARRAY(scratch, slots, int64_t);
+        for (size_t s = 0; s < slots; s++)
+            play->ends[i][s] = NOT_YET;
+    }
     play->next = MCP_ARRAY(scratch, p, int);
-    play->actions = MCP_ARRAY(scratch, (size_t)p * (size_t)length, struct mcp_action);
+    play->rows = MCP_ARRAY(scratch, p, struct mcp_schedule_row);
     for (int r = 0; r < p; r++) {
-        mcp_schedule_actions(pipeline->schedule, p, v, m, r,
-                             play->actions + (size_t)r * (size_t)length);
+        play->rows[r] = pipeline->rows != NULL
+                            ? pipeline->rows[r]
+                            : mcp_generated_row(scratch, pipeline->schedule, &shape, r);
         play->ranks[r] = (struct mcp_pipeline_rank){0};
         play->ranks[r].end_ns = pipeline->release_ns ? pipeline->release_ns[r] : 0;
     }
@@ -119,8 +135,7 @@ int64_t mcp_pipeline_play_all(struct mcp_arena *scratch, const struct mcp_pipeli
     }
     int64_t end = ranks[0].end_ns;
     for (int r = 0; r < pipeline->pipeline_parallel; r++) {
-        assert(play.next[r] ==
-               mcp_schedule_length(pipeline->virtual_stages, pipeline->num_microbatches));
+        assert(play.next[r] == play.rows[r].num_actions);
         end = ranks[r].end_ns > end ? ranks[r].end_ns : end;
     }
     mcp_arena_rewind(scratch, mark);

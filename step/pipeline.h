@@ -6,6 +6,7 @@
  *     start = max(previous_end, arrival - lead)      end = start + lead + body + send
  *     arrival at the consumer = end + delay
  *
+ * Between virtual stages on one rank there is no message: the slot before has ended.
  * `send` is the part of a transfer that keeps the sender's compute stream busy,
  * `delay` the part that does not. Time is integer nanoseconds, so a period that
  * only shifts the whole state by a constant repeats exactly and is skipped:
@@ -32,10 +33,15 @@ struct mcp_pipeline {
     const struct mcp_slot_price *forward;  /* [pipeline x virtual] by virtual stage */
     const struct mcp_slot_price *backward; /* likewise */
     const int64_t *release_ns;             /* [pipeline] earliest start of a rank; NULL: 0 */
+    /* of schedules that split the backward; rows may have whole ones too */
+    const struct mcp_slot_price *backward_input, *backward_weight; /* [pipeline x virtual] */
+    enum mcp_placement placement;
+    const struct mcp_schedule_row *rows; /* [pipeline]; NULL: the schedule's own */
 };
 
 /* Per rank r. busy + bubble + exposed = end - release. */
 struct mcp_pipeline_rank {
+    int64_t start_ns;   /* of its first slot */
     int64_t end_ns;     /* of its last slot */
     int64_t busy_ns;    /* lead, body, send */
     int64_t exposed_ns; /* idle while the awaited message was on its way */
@@ -49,7 +55,8 @@ struct mcp_pipeline_rank {
  * end_ns. `scratch` is rewound before returning. */
 int64_t mcp_pipeline_play(struct mcp_arena *scratch, const struct mcp_pipeline *pipeline,
                           struct mcp_pipeline_rank *ranks, int64_t *chunk_end_ns);
-/* The same without skipping: every slot of every rank (the reference). */
+/* The same without skipping: every slot of every rank (the reference, and what schedules
+ * other than the first three are played by). */
 int64_t mcp_pipeline_play_all(struct mcp_arena *scratch, const struct mcp_pipeline *pipeline,
                               struct mcp_pipeline_rank *ranks, int64_t *chunk_end_ns);
 

@@ -427,9 +427,23 @@ static struct mcp_pipeline_rank rank_result(const struct race *race, struct stat
     };
 }
 
+/* Every rank begins with the first forward of chunk 0. */
+static void first_starts(const struct race *race, const int64_t *release_ns,
+                         struct mcp_pipeline_rank *ranks)
+{
+    int64_t sender_end = 0, exposed = 0;
+    for (int r = 0; r < race->p; r++) {
+        const struct cost *cost = &race->forward[r];
+        sender_end = run_slot(cost, release_ns ? release_ns[r] : 0, sender_end, &exposed);
+        ranks[r].start_ns = sender_end - cost->busy;
+    }
+}
+
 int64_t mcp_pipeline_play(struct mcp_arena *scratch, const struct mcp_pipeline *pipeline,
                           struct mcp_pipeline_rank *ranks, int64_t *chunk_end_ns)
 {
+    if (pipeline->rows != NULL || pipeline->schedule > MCP_INTERLEAVED)
+        return mcp_pipeline_play_all(scratch, pipeline, ranks, chunk_end_ns);
     struct mcp_mark mark = mcp_arena_mark(scratch);
     const int64_t *release_ns = pipeline->release_ns;
     struct race race = {
@@ -450,6 +464,7 @@ int64_t mcp_pipeline_play(struct mcp_arena *scratch, const struct mcp_pipeline *
         if (chunk_end_ns && race.v == 1)
             chunk_end_ns[r] = state.clock[r];
     }
+    first_starts(&race, release_ns, ranks);
     mcp_arena_rewind(scratch, mark);
     return end;
 }

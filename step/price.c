@@ -44,9 +44,13 @@ static enum mcp_cost stream_cost(unsigned stream)
     }
 }
 
-static bool is_update(unsigned function)
+/* Once a step; frames are cleared in passes. */
+static bool is_update(const struct mcp_op *op)
 {
-    return function == MCP_FN_ADAM || function == MCP_FN_ZERO || function == MCP_FN_SUM_SQUARES ||
+    unsigned function = op->function;
+    if (function == MCP_FN_ZERO)
+        return op->writes[0].space != MCP_SPACE_FRAME;
+    return function == MCP_FN_ADAM || function == MCP_FN_SUM_SQUARES ||
            (function >= MCP_FN_MOMENTUM && function <= MCP_FN_ADAM_FROZEN);
 }
 
@@ -62,7 +66,7 @@ enum mcp_cost mcp_op_cost(const struct mcp_op *op)
         return MCP_COST_HOST;
     case MCP_MAP:
     case MCP_REDUCTION:
-        return is_update(op->function) ? MCP_COST_OPTIMIZER : MCP_COST_ELEMENTWISE;
+        return is_update(op) ? MCP_COST_OPTIMIZER : MCP_COST_ELEMENTWISE;
     default:
         return stream_cost(op->stream);
     }

@@ -68,7 +68,8 @@ void mcp_block_price(const struct mcp_pricing *pricing, const struct mcp_block *
 
 /* Memory of a block beyond what it finds when it starts. A value lives from its
  * first write to its last read; frames that the block reads last (`last_reader`:
- * a backward pass) are given back as they die. */
+ * a backward pass) are given back as they die, but for those that backward_weight reads
+ * after backward_input. */
 struct mcp_block_memory {
     int64_t peak_bytes; /* largest sum; at least 0 */
     int64_t end_bytes;  /* frames written, less frames given back: may be negative */

@@ -4,8 +4,20 @@
 #include <assert.h>
 
 const char *const mcp_stream_names[MCP_NUM_STREAMS] = {
-    "compute", "tensor",    "context",          "expert",        "data",
-    "copy",    "send_next", "receive_previous", "send_previous", "receive_next",
+    "compute",
+    "tensor",
+    "context",
+    "expert",
+    "data",
+    "copy",
+    "send_next",
+    "receive_previous",
+    "send_previous",
+    "receive_next",
+    "mirrored_send_previous",
+    "mirrored_receive_next",
+    "mirrored_send_next",
+    "mirrored_receive_previous",
 };
 const char *const mcp_space_names[MCP_NUM_SPACES] = {"rank", "layer", "frame", "block"};
 const char *const mcp_buffer_kind_names[MCP_NUM_BUFFER_KINDS] = {

@@ -30,7 +30,8 @@
 #include <stdint.h>
 
 /* In-order queues of one rank. Pipeline transfers need four, each with its own
- * communicator: with one or two, valid schedules deadlock. */
+ * communicator: with one or two, valid schedules deadlock. Where stages lie there and back
+ * (MCP_PLACEMENT_V) they need four for either direction of chunks. */
 enum mcp_stream {
     MCP_STREAM_COMPUTE,
     MCP_STREAM_TENSOR,
@@ -38,10 +39,14 @@ enum mcp_stream {
     MCP_STREAM_EXPERT,
     MCP_STREAM_DATA,
     MCP_STREAM_COPY,
-    MCP_STREAM_SEND_NEXT,
+    MCP_STREAM_SEND_NEXT, /* forwards; and backwards by send_previous */
     MCP_STREAM_RECEIVE_PREVIOUS,
     MCP_STREAM_SEND_PREVIOUS,
     MCP_STREAM_RECEIVE_NEXT,
+    MCP_STREAM_MIRRORED_SEND_PREVIOUS, /* the same of chunks that run from the last rank down: */
+    MCP_STREAM_MIRRORED_RECEIVE_NEXT,  /* forwards of one kind of chunk and backwards of the */
+    MCP_STREAM_MIRRORED_SEND_NEXT,     /* other, which go the same way, overtake each other */
+    MCP_STREAM_MIRRORED_RECEIVE_PREVIOUS,
     MCP_NUM_STREAMS
 };
 extern const char *const mcp_stream_names[MCP_NUM_STREAMS];
@@ -178,12 +183,12 @@ struct mcp_weight {
     int64_t rows, columns;
     int copies; /* local experts, else 1 */
     bool expert;
-    bool replicated; /* over the tensor group: norms, row-parallel biases, router */
-    bool shared;     /* lives in rank space: several layers of the rank read it */
-    bool twin;       /* tied weights on two stages: the same table is in another layer */
-    bool duplicate;  /* ... and the norm of gradients counts it there */
-    bool by_columns; /* cut over the tensor group by columns, else by rows */
-    unsigned char init;           /* enum mcp_init */
+    bool replicated;    /* over the tensor group: norms, row-parallel biases, router */
+    bool shared;        /* lives in rank space: several layers of the rank read it */
+    bool twin;          /* tied weights on two stages: the same table is in another layer */
+    bool duplicate;     /* ... and the norm of gradients counts it there */
+    bool by_columns;    /* cut over the tensor group by columns, else by rows */
+    unsigned char init; /* enum mcp_init */
     int64_t bands[MCP_MAX_BANDS]; /* rows of each, if it is cut band by band; 0: no more */
 };
 

@@ -74,17 +74,26 @@ static struct mcp_schedule_row zero_bubble_row(struct mcp_arena *arena, enum mcp
     return row;
 }
 
+struct mcp_schedule_row mcp_generated_row(struct mcp_arena *arena, enum mcp_schedule schedule,
+                                          const struct mcp_schedule_shape *shape, int rank)
+{
+    int p = shape->pipeline_parallel, v = shape->virtual_stages, m = shape->num_microbatches;
+    assert(mcp_schedule_has_generator(schedule));
+    if (schedule == MCP_ZB_H1 || schedule == MCP_ZB_H2)
+        return zero_bubble_row(arena, schedule, p, m, rank);
+    int length = mcp_schedule_length(v, m);
+    struct mcp_schedule_row row = {length, MCP_ARRAY(arena, length, struct mcp_action)};
+    mcp_schedule_actions(schedule, p, v, m, rank, row.actions);
+    return row;
+}
+
 struct mcp_schedule_row mcp_plan_row(struct mcp_arena *arena, const struct mcp_plan *plan,
                                      int num_microbatches, int rank)
 {
-    int p = plan->pipeline_parallel, v = plan->virtual_stages, m = num_microbatches;
     if (plan->rows != NULL)
         return plan->rows[rank];
-    assert(mcp_schedule_has_generator(plan->schedule));
-    if (plan->schedule == MCP_ZB_H1 || plan->schedule == MCP_ZB_H2)
-        return zero_bubble_row(arena, plan->schedule, p, m, rank);
-    int length = mcp_schedule_length(v, m);
-    struct mcp_schedule_row row = {length, MCP_ARRAY(arena, length, struct mcp_action)};
-    mcp_schedule_actions(plan->schedule, p, v, m, rank, row.actions);
-    return row;
+    return mcp_generated_row(arena, plan->schedule,
+                             &(struct mcp_schedule_shape){plan->pipeline_parallel,
+                                                          plan->virtual_stages, num_microbatches},
+                             rank);
 }

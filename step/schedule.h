@@ -23,6 +23,17 @@
  * must be legal. */
 struct mcp_schedule_row mcp_plan_row(struct mcp_arena *arena, const struct mcp_plan *plan,
                                      int num_microbatches, int rank);
+/* Why the plan's rows cannot be played: an action that is missing, comes twice or too early,
+ * waits for ever, or awaits messages in another order than they are sent in. NULL: they can. */
+const char *mcp_rows_fault(struct mcp_arena *arena, const struct mcp_plan *plan,
+                           int num_microbatches);
+
+struct mcp_schedule_shape {
+    int pipeline_parallel, virtual_stages, num_microbatches;
+};
+/* A schedule whose name says the order: mcp_schedule_has_generator(). */
+struct mcp_schedule_row mcp_generated_row(struct mcp_arena *arena, enum mcp_schedule schedule,
+                                          const struct mcp_schedule_shape *shape, int rank);
 
 /* Schedules with whole backwards: 2 m v actions of rank `rank`. The plan must be legal
  * (m % p == 0 if v > 1). */

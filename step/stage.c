@@ -75,6 +75,7 @@ static struct layer_run look_up(const struct mcp_pricer *pricer, struct priced_p
 {
     int index = ((spec->kind - MCP_KIND_HEAD) * 2 + (spec->mtp ? 1 : 0)) * MCP_NUM_RECOMPUTES +
                 (int)spec->recompute;
+    index = 2 * index + (spec->mirrored ? 1 : 0);
     struct layer_run *memo = &pool->memo[index];
     if (pool->memo_plan[index] != pricer->plans) {
         pool->memo_plan[index] = pricer->plans;
@@ -85,9 +86,10 @@ static struct layer_run look_up(const struct mcp_pricer *pricer, struct priced_p
     return *memo;
 }
 
-/* Extended layers [first, first + count). */
+/* Extended layers [first, first + count), and what they have from their place. */
 struct extent {
     int first, count;
+    struct mcp_layer_spec placed;
 };
 
 /* Layers of virtual stage k, as runs of equal prices, first layer first. */
@@ -111,6 +113,8 @@ static int list_runs(const struct mcp_pricer *pricer, struct priced_pool *pool,
             spec.recompute = chunk->runs[run].recompute;
             left--;
         }
+        spec.split_backward = extent->placed.split_backward;
+        spec.mirrored = extent->placed.mirrored;
         if (num_runs > 0 && mcp_layer_spec_equal(&spec, &last)) {
             runs[num_runs - 1].count++;
             continue;
@@ -127,17 +131,42 @@ static void add_costs(double *sum, const double *cost, double times)
         sum[i] += cost[i] * times;
 }
 
-static void add_times(struct mcp_stage *sum, const struct layer_run *run)
+/* A backward in two parts, and how it differs from a whole one. */
+static void add_parts(struct mcp_stage *sum, const struct layer_run *run)
 {
     const struct mcp_layer_price *layer = run->layer;
     int n = run->count;
-    sum->forward_ns += n * layer->forward.time_ns;
-    sum->backward_ns += n * (layer->backward.time_ns + layer->recompute.time_ns);
-    const struct mcp_block_price *parts[3] = {&layer->forward, &layer->backward, &layer->recompute};
-    for (int i = 0; i < 3; i++) {
+    const struct mcp_block_price *parts[2] = {&layer->input, &layer->weight};
+    add_costs(sum->whole.cost_s, layer->backward.cost_s, n);
+    add_costs(sum->whole.comm_s, layer->backward.comm_s, n);
+    for (int i = 0; i < 2; i++) {
         add_costs(sum->cost_s, parts[i]->cost_s, n);
         add_costs(sum->comm_s, parts[i]->comm_s, n);
+        add_costs(sum->whole.cost_s, parts[i]->cost_s, -n);
+        add_costs(sum->whole.comm_s, parts[i]->comm_s, -n);
     }
+}
+
+static void add_block(struct mcp_stage *sum, const struct mcp_block_price *price, int n)
+{
+    add_costs(sum->cost_s, price->cost_s, n);
+    add_costs(sum->comm_s, price->comm_s, n);
+}
+
+static void add_times(struct mcp_stage *sum, const struct layer_run *run, bool split)
+{
+    const struct mcp_layer_price *layer = run->layer;
+    int n = run->count;
+    add_block(sum, &layer->forward, n);
+    if (split)
+        add_parts(sum, run);
+    else
+        add_block(sum, &layer->backward, n);
+    add_block(sum, &layer->recompute, n);
+    sum->forward_ns += n * layer->forward.time_ns;
+    sum->backward_ns +=
+        n * (layer->recompute.time_ns +
+             (split ? layer->input.time_ns + layer->weight.time_ns : layer->backward.time_ns));
     sum->recompute_flops += n * layer->recompute.flops;
     sum->gather_ns += n * run->step->gather.time_ns;
     sum->reduce_ns += n * run->step->reduce.time_ns;
@@ -177,34 +206,126 @@ static void add_memory(struct mcp_stage *sum, const struct layer_run *run, bool 
     sum->largest_transient = larger(sum->largest_transient, run->step->transient_bytes);
 }
 
-/* ZeRO-2 and 3 move gradients, and weights, beside every slot. Inner stages receive
- * while they send; the ends have nothing to send against one receive, which keeps
- * them as busy (as part of the lead: it may pass while they wait anyway). */
-static void price_slots(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int k,
-                        struct mcp_stage *out)
+/* A backward in two parts, from the top down: layers that are done keep what their weight
+ * gradients need, which then run from the top down too. */
+static void add_split_memory(struct mcp_stage *out, const struct layer_run *runs, int num_runs,
+                             bool sends)
 {
-    const struct mcp_question *q = pricer->question;
-    int p = plan->pipeline_parallel, stages = p * plan->virtual_stages;
+    struct mcp_chunk_memory *memory = &out->memory;
+    int64_t below = memory->kept_bytes, above = 0, kept = 0;
+    for (int i = num_runs - 1; i >= 0; i--) {
+        const struct mcp_layer_price *layer = runs[i].layer;
+        int64_t n = runs[i].count, left = layer->weight_kept_bytes;
+        int64_t gradient = i == num_runs - 1 && !sends ? 0 : out->x_bytes;
+        int64_t first = below - layer->kept_bytes + above;
+        int64_t last = below - n * layer->kept_bytes + above + (n - 1) * left;
+        memory->input_bytes =
+            larger(memory->input_bytes, larger(first, last) + layer->input_bytes + gradient);
+        below -= n * layer->kept_bytes;
+        above += n * left;
+    }
+    for (int i = 0; i < num_runs; i++) {
+        const struct mcp_layer_price *layer = runs[i].layer;
+        kept += runs[i].count * layer->weight_kept_bytes;
+        memory->weight_bytes =
+            larger(memory->weight_bytes, kept - layer->weight_kept_bytes + layer->weight_bytes);
+    }
+    memory->weight_kept_bytes = kept;
+}
+
+/* What virtual stage k exchanges with its neighbours on other ranks. */
+struct boundaries {
+    bool previous, next;
+    struct mcp_slot_price forth, back; /* of what it sends to the next, to the previous */
+};
+
+static struct boundaries price_messages(const struct mcp_question *q, const struct mcp_plan *plan,
+                                        int k, struct mcp_stage *out)
+{
+    struct boundaries at = {0};
+    int stages = plan->pipeline_parallel * plan->virtual_stages, rank = mcp_plan_rank_of(plan, k);
+    at.next = k < stages - 1 && !mcp_plan_hands_over(plan, k);
+    at.previous = k > 0 && !mcp_plan_hands_over(plan, k - 1);
+    if (at.next)
+        out->message_ns += mcp_message_price(q, plan, out->top, rank, true, &at.forth);
+    if (at.previous)
+        out->message_ns += mcp_message_price(q, plan, out->top, rank, false, &at.back);
+    return at;
+}
+
+/* Inner stages receive while they send. Where nothing is sent against a receive it keeps
+ * them as busy (as part of the lead: it may pass while they wait anyway). */
+static struct mcp_slot_price message_slot(const struct mcp_slot_price *sent, bool sends,
+                                          const struct mcp_slot_price *opposite, bool receives)
+{
+    struct mcp_slot_price slot = {0};
+    if (sends)
+        slot = *sent;
+    else if (receives)
+        slot.lead_ns = opposite->send_ns;
+    return slot;
+}
+
+/* ZeRO-2 and 3 move gradients, and weights, beside every slot. */
+static int64_t fill_slot(const struct mcp_question *q, const struct mcp_plan *plan,
+                         int64_t compute_ns, struct mcp_data_moves moves,
+                         struct mcp_slot_price *slot)
+{
+    int64_t beside = mcp_data_exposed_ns(q, plan, &moves, compute_ns);
+    slot->body_ns = compute_ns + beside;
+    return beside;
+}
+
+/* Compute of one microbatch in the parts of a backward, and gathers of its first. */
+struct backward_parts {
+    int64_t whole_ns, input_ns, weight_ns, input_gather_ns;
+};
+
+static struct backward_parts sum_parts(const struct layer_run *runs, int num_runs)
+{
+    struct backward_parts sum = {0};
+    for (int i = 0; i < num_runs; i++) {
+        const struct mcp_layer_price *layer = runs[i].layer;
+        int n = runs[i].count;
+        sum.whole_ns += n * (layer->backward.time_ns + layer->recompute.time_ns);
+        sum.input_ns += n * (layer->input.time_ns + layer->recompute.time_ns);
+        sum.weight_ns += n * layer->weight.time_ns;
+        sum.input_gather_ns += layer->has_input ? n * runs[i].step->gather.time_ns : 0;
+    }
+    return sum;
+}
+
+static void price_slots(const struct mcp_question *q, const struct mcp_plan *plan, int k,
+                        const struct backward_parts *parts, struct mcp_stage *out)
+{
     bool again =
         plan->zero_stage == 3 && plan->reshard_after_forward; /* else kept: the edges pay */
-    int64_t gather = again ? out->gather_ns : 0;
+    int64_t gather = again ? out->gather_ns : 0, input_gather = again ? parts->input_gather_ns : 0;
     int64_t reduce = plan->zero_stage >= 2 ? out->reduce_ns : 0;
-    const struct mcp_data_moves forward = {gather, 0}, backward = {gather, reduce};
-    int64_t beside_forward = mcp_data_exposed_ns(q, plan, &forward, out->forward_ns);
-    int64_t beside_backward = mcp_data_exposed_ns(q, plan, &backward, out->backward_ns);
-    out->forward.body_ns = out->forward_ns + beside_forward;
-    out->backward.lead_ns = out->lead_ns;
-    out->backward.body_ns = out->backward_ns + beside_backward - out->lead_ns;
-    out->beside_ns = beside_forward + beside_backward;
+    struct boundaries at = price_messages(q, plan, k, out);
+    out->forward = message_slot(&at.forth, at.next, &at.back, at.previous);
+    out->backward = message_slot(&at.back, at.previous, &at.forth, at.next);
+    out->backward_input = out->backward;
+    int64_t beside =
+        fill_slot(q, plan, out->forward_ns, (struct mcp_data_moves){gather, 0}, &out->forward);
+    int64_t whole = fill_slot(q, plan, parts->whole_ns, (struct mcp_data_moves){gather, reduce},
+                              &out->backward);
+    out->backward.lead_ns += out->lead_ns;
+    out->backward.body_ns -= out->lead_ns;
+    out->beside_ns = beside + whole;
     out->moved_ns = 2 * gather + reduce;
-    if (k < stages - 1)
-        out->message_ns += mcp_message_price(q, plan, out->top, k % p, true, &out->forward);
-    if (k > 0)
-        out->message_ns += mcp_message_price(q, plan, out->top, k % p, false, &out->backward);
-    if (p > 1 && k == stages - 1)
-        out->forward.lead_ns += out->backward.send_ns;
-    if (p > 1 && k == 0)
-        out->backward.lead_ns += out->forward.send_ns;
+    if (!out->splits_backward)
+        return;
+    int64_t split = fill_slot(q, plan, parts->input_ns, (struct mcp_data_moves){input_gather, 0},
+                              &out->backward_input) +
+                    fill_slot(q, plan, parts->weight_ns, (struct mcp_data_moves){0, reduce},
+                              &out->backward_weight);
+    out->backward_input.lead_ns += out->lead_ns;
+    out->backward_input.body_ns -= out->lead_ns;
+    out->beside_ns = beside + split;
+    out->moved_ns = gather + input_gather + reduce;
+    out->whole.beside_ns = whole - split;
+    out->whole.moved_ns = gather - input_gather;
 }
 
 void mcp_pricer_turn(struct mcp_pricer *pricer)
@@ -216,24 +337,33 @@ void mcp_stage_price(struct mcp_pricer *pricer, const struct mcp_plan *plan, int
                      const struct mcp_chunk *chunk, struct mcp_stage *out)
 {
     int stages = plan->pipeline_parallel * plan->virtual_stages;
-    struct extent extent;
+    struct extent extent = {.placed = mcp_placed_spec(plan, k)};
     struct mcp_mark mark = mcp_arena_mark(pricer->scratch);
     mcp_chunk_layers(pricer->question->model, stages, k, chunk, &extent.first, &extent.count);
     struct layer_run *runs = MCP_ARRAY(pricer->scratch, extent.count, struct layer_run);
-    struct priced_pool *pool = mcp_stage_pool(pricer, plan, k % plan->pipeline_parallel);
+    struct priced_pool *pool = mcp_stage_pool(pricer, plan, mcp_plan_rank_of(plan, k));
     int num_runs = list_runs(pricer, pool, plan, chunk, &extent, runs);
     assert(num_runs > 0); /* every chunk holds a layer, or an end of the model */
     memset(out, 0, sizeof *out);
+    out->splits_backward = extent.placed.split_backward;
     out->x_bytes = mcp_residual_bytes(pricer->question, plan);
     for (int i = 0; i < num_runs; i++) {
-        add_times(out, &runs[i]);
+        add_times(out, &runs[i], out->splits_backward);
         add_memory(out, &runs[i], i == num_runs - 1, k < stages - 1);
     }
+    if (out->splits_backward)
+        add_split_memory(out, runs, num_runs, k < stages - 1);
+    if (mcp_plan_hands_over(plan, k))
+        out->memory.passed_forward_bytes = out->x_bytes;
+    if (k > 0 && mcp_plan_hands_over(plan, k - 1))
+        out->memory.passed_backward_bytes = out->x_bytes;
     const struct layer_run *top = &runs[num_runs - 1];
+    bool awaits = k < stages - 1 && !mcp_plan_hands_over(plan, k);
     out->top = top->layer->type;
-    out->lead_ns = k < stages - 1 ? top->layer->recompute.time_ns : 0;
+    out->lead_ns = awaits ? top->layer->recompute.time_ns : 0;
     out->bottom_gather_ns = runs[0].step->gather.time_ns;
     out->bottom_reduce_ns = runs[0].step->reduce.time_ns;
-    price_slots(pricer, plan, k, out);
+    const struct backward_parts parts = sum_parts(runs, num_runs);
+    price_slots(pricer->question, plan, k, &parts, out);
     mcp_arena_rewind(pricer->scratch, mark);
 }

@@ -12,10 +12,17 @@
 struct mcp_stage {
     /* one microbatch */
     struct mcp_slot_price forward, backward; /* messages and data transfers included */
-    int64_t forward_ns, backward_ns;         /* compute; backward with recompute */
+    struct mcp_slot_price backward_input, backward_weight; /* where the schedule splits it */
+    int64_t forward_ns, backward_ns; /* compute; backward with recompute, in parts if split */
+    bool splits_backward;
     int64_t lead_ns;                         /* of backward: needs no message */
     int64_t message_ns, beside_ns, moved_ns; /* sent; data transfers exposed, and all */
     double cost_s[MCP_NUM_COSTS], comm_s[MCP_NUM_COSTS];
+    /* what a whole backward in a schedule that splits it has more than one in parts */
+    struct mcp_stage_difference {
+        int64_t beside_ns, moved_ns;
+        double cost_s[MCP_NUM_COSTS], comm_s[MCP_NUM_COSTS];
+    } whole;
     double recompute_flops;
     struct mcp_chunk_memory memory;
     int64_t x_bytes; /* residual stream between two layers */

@@ -107,27 +107,31 @@ static void prepare(struct mcp_verify *verify)
     }
 }
 
-static const char *missing_pass(unsigned ran)
+static const char *missing_pass(const struct mcp_layer_type *type, unsigned ran)
 {
     if (!(ran & MCP_RAN(MCP_FORWARD)))
         return "forward";
-    if (ran & MCP_RAN(MCP_BACKWARD_INPUT) && !(ran & MCP_RAN(MCP_BACKWARD_WEIGHT)))
+    if (ran & MCP_RAN(MCP_BACKWARD))
+        return NULL;
+    bool parts = (ran & (MCP_RAN(MCP_BACKWARD_INPUT) | MCP_RAN(MCP_BACKWARD_WEIGHT))) != 0;
+    bool has_weight = type->blocks[MCP_BACKWARD_WEIGHT].num_ops > 0;
+    if (parts && has_weight && !(ran & MCP_RAN(MCP_BACKWARD_WEIGHT)))
         return "backward_weight";
-    bool backward = (ran & (MCP_RAN(MCP_BACKWARD) | MCP_RAN(MCP_BACKWARD_INPUT))) != 0;
-    return backward ? NULL : "backward";
+    return parts ? NULL : "backward";
 }
 
 static enum mcp_status check_complete(const struct mcp_verify *verify)
 {
     const struct mcp_program *program = verify->program;
     for (int layer = 0; layer < program->num_layers; layer++) {
+        const struct mcp_layer_type *type =
+            &program->types[verify->type_of[layer] < 0 ? 0 : verify->type_of[layer]];
         for (int mb = 0; mb < program->num_microbatches; mb++) {
-            const char *missing = missing_pass(*mcp_verify_ran(verify, layer, mb));
+            const char *missing = missing_pass(type, *mcp_verify_ran(verify, layer, mb));
             if (missing != NULL)
                 return mcp_fail(verify->err, MCP_INVALID,
                                 "no class runs %s of layer %d microbatch %d", missing, layer, mb);
         }
-        const struct mcp_layer_type *type = &program->types[verify->type_of[layer]];
         if (type->blocks[MCP_OPTIMIZER].num_ops > 0 && verify->num_optimised[layer] == 0)
             return mcp_fail(verify->err, MCP_INVALID, "no class runs optimizer of layer %d", layer);
     }

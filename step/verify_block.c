@@ -144,26 +144,35 @@ static int stream_of_group(unsigned group)
     return group & MCP_CONTEXT ? MCP_STREAM_CONTEXT : MCP_STREAM_TENSOR;
 }
 
-static int stream_of_message(const struct mcp_op *op, int code)
+/* X goes to the next stage, and DX back, but for chunks that run from the last rank to the
+ * first, which have streams of their own. */
+static int stream_of_message(const struct mcp_op *op, int code, struct mcp_operand frame)
 {
-    if (code == MCP_SEND)
-        return op->delta > 0 ? MCP_STREAM_SEND_NEXT : MCP_STREAM_SEND_PREVIOUS;
-    return op->delta > 0 ? MCP_STREAM_RECEIVE_NEXT : MCP_STREAM_RECEIVE_PREVIOUS;
+    bool sends = code == MCP_SEND, next = op->delta > 0;
+    bool mirrored = (frame.index == MCP_FRAME_X) == (sends != next);
+    if (sends && next)
+        return mirrored ? MCP_STREAM_MIRRORED_SEND_NEXT : MCP_STREAM_SEND_NEXT;
+    if (sends)
+        return mirrored ? MCP_STREAM_MIRRORED_SEND_PREVIOUS : MCP_STREAM_SEND_PREVIOUS;
+    if (next)
+        return mirrored ? MCP_STREAM_MIRRORED_RECEIVE_NEXT : MCP_STREAM_RECEIVE_NEXT;
+    return mirrored ? MCP_STREAM_MIRRORED_RECEIVE_PREVIOUS : MCP_STREAM_RECEIVE_PREVIOUS;
 }
 
 static enum mcp_status check_message(const struct judged *at, int op)
 {
     const struct mcp_op *self = &at->block->ops[op];
-    int code = mcp_functions[self->function].code, stream = stream_of_message(self, code);
+    int code = mcp_functions[self->function].code;
+    int count = code == MCP_SEND ? self->num_reads : self->num_writes;
+    const struct mcp_operand *o = code == MCP_SEND ? self->reads : self->writes;
     if (self->group != MCP_PIPELINE || (self->delta != 1 && self->delta != -1))
         return fail(at, op, "a message must go one stage along the pipeline");
+    if (count != 1 || o->space != MCP_SPACE_FRAME || o->index > MCP_FRAME_DX)
+        return fail(at, op, "a message must be one of the frames X and DX");
+    int stream = stream_of_message(self, code, *o);
     if (self->stream != stream)
         return fail(at, op, "runs on stream %s; its messages go by %s",
                     mcp_stream_names[self->stream], mcp_stream_names[stream]);
-    int count = code == MCP_SEND ? self->num_reads : self->num_writes;
-    const struct mcp_operand *o = code == MCP_SEND ? self->reads : self->writes;
-    if (count != 1 || o->space != MCP_SPACE_FRAME || o->index > MCP_FRAME_DX)
-        return fail(at, op, "a message must be one of the frames X and DX");
     return MCP_OK;
 }
 

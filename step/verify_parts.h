@@ -20,15 +20,30 @@
  * expert are joined at every block's ends, so they are one. */
 enum mcp_lane { MCP_LANE_MAIN, MCP_LANE_DATA, MCP_LANE_COPY, MCP_LANE_CHANNEL, MCP_NUM_LANES };
 
-/* What couples classes: the four pipeline streams, and spanning collectives. */
+/* What couples classes: the pipeline streams, in their order, and spanning collectives. */
 enum mcp_channel {
     MCP_CHANNEL_SEND_NEXT,
     MCP_CHANNEL_RECEIVE_PREVIOUS,
     MCP_CHANNEL_SEND_PREVIOUS,
     MCP_CHANNEL_RECEIVE_NEXT,
+    MCP_CHANNEL_MIRRORED_SEND_PREVIOUS,
+    MCP_CHANNEL_MIRRORED_RECEIVE_NEXT,
+    MCP_CHANNEL_MIRRORED_SEND_NEXT,
+    MCP_CHANNEL_MIRRORED_RECEIVE_PREVIOUS,
     MCP_CHANNEL_SPAN,
     MCP_NUM_CHANNELS
 };
+/* Sends are the even ones, and lead to the next class or the previous one. */
+static inline bool mcp_channel_sends(int channel)
+{
+    return channel < MCP_CHANNEL_SPAN && channel % 2 == 0;
+}
+static inline bool mcp_channel_is_next(int channel)
+{
+    return channel == MCP_CHANNEL_SEND_NEXT || channel == MCP_CHANNEL_RECEIVE_NEXT ||
+           channel == MCP_CHANNEL_MIRRORED_SEND_NEXT ||
+           channel == MCP_CHANNEL_MIRRORED_RECEIVE_NEXT;
+}
 
 enum mcp_access_kind {
     MCP_ACCESS_READ,
@@ -119,6 +134,12 @@ struct mcp_verify {
 #define MCP_RAN(role) (1u << (role)) /* of forward .. backward_weight */
 #define MCP_RAN_RECOMPUTE (1u << 7)
 unsigned char *mcp_verify_ran(const struct mcp_verify *verify, int layer, int microbatch);
+/* The pass after which nothing more is done in a layer for a microbatch. */
+static inline bool mcp_is_last_pass(const struct mcp_layer_type *type, int role)
+{
+    return role == MCP_BACKWARD || role == MCP_BACKWARD_WEIGHT ||
+           (role == MCP_BACKWARD_INPUT && type->blocks[MCP_BACKWARD_WEIGHT].num_ops == 0);
+}
 static inline bool mcp_is_compute_role(int role)
 {
     return role <= MCP_BACKWARD_WEIGHT || role == MCP_RECOMPUTE;

@@ -13,19 +13,12 @@ static const struct mcp_event_list *list_of(const struct mcp_verify *verify, int
 static int peer_of(const struct mcp_verify *verify, int class, int channel)
 {
     int p = verify->program->num_classes;
-    bool next = channel == MCP_CHANNEL_SEND_NEXT || channel == MCP_CHANNEL_RECEIVE_NEXT;
-    return next ? (class + 1) % p : (class + p - 1) % p;
+    return mcp_channel_is_next(channel) ? (class + 1) % p : (class + p - 1) % p;
 }
 
 static int channel_there(int channel)
 {
-    static const int there[MCP_CHANNEL_SPAN] = {
-        [MCP_CHANNEL_SEND_NEXT] = MCP_CHANNEL_RECEIVE_PREVIOUS,
-        [MCP_CHANNEL_RECEIVE_PREVIOUS] = MCP_CHANNEL_SEND_NEXT,
-        [MCP_CHANNEL_SEND_PREVIOUS] = MCP_CHANNEL_RECEIVE_NEXT,
-        [MCP_CHANNEL_RECEIVE_NEXT] = MCP_CHANNEL_SEND_PREVIOUS,
-    };
-    return there[channel];
+    return channel ^ 1;
 }
 
 static enum mcp_status fail_at(const struct mcp_verify *verify, int class,
@@ -238,8 +231,9 @@ enum mcp_status mcp_verify_play(const struct mcp_verify *verify)
     int p = verify->program->num_classes;
     struct play play = {verify, MCP_ARRAY(verify->arena, p, struct mcp_clock)};
     for (int class = 0; class < p; class ++) {
-        MCP_TRY(match_channel(verify, class, MCP_CHANNEL_SEND_NEXT));
-        MCP_TRY(match_channel(verify, class, MCP_CHANNEL_SEND_PREVIOUS));
+        for (int channel = 0; channel < MCP_CHANNEL_SPAN; channel++)
+            if (mcp_channel_sends(channel))
+                MCP_TRY(match_channel(verify, class, channel));
     }
     MCP_TRY(match_groups(verify));
     for (bool moved = true; moved;) {

@@ -128,8 +128,7 @@ static enum mcp_status run_accesses(struct mcp_walk *walk, const struct mcp_veri
         return MCP_OK;
     if (step->channel >= 0)
         add_event(walk, step);
-    bool sends =
-        step->channel == MCP_CHANNEL_SEND_NEXT || step->channel == MCP_CHANNEL_SEND_PREVIOUS;
+    bool sends = step->channel >= 0 && mcp_channel_sends(step->channel);
     for (int i = 0; i < step->num_accesses; i++) {
         note(walk, &accesses[i]);
         if (sends && accesses[i].kind == MCP_ACCESS_READ)
@@ -260,9 +259,15 @@ static enum mcp_status check_compute(struct mcp_walk *walk)
     if (role != MCP_FORWARD && !(ran & MCP_RAN(MCP_FORWARD)))
         return mcp_walk_fail(walk, -1, "layer %d microbatch %d has not run forward", layer,
                              walk->microbatch);
-    if (role == MCP_BACKWARD_WEIGHT && !(ran & MCP_RAN(MCP_BACKWARD_INPUT)))
+    bool has_input = walk->type->blocks[MCP_BACKWARD_INPUT].num_ops > 0;
+    if (role == MCP_BACKWARD_WEIGHT && has_input && !(ran & MCP_RAN(MCP_BACKWARD_INPUT)))
         return mcp_walk_fail(walk, -1, "layer %d microbatch %d has not run backward_input", layer,
                              walk->microbatch);
+    const unsigned parts = MCP_RAN(MCP_BACKWARD_INPUT) | MCP_RAN(MCP_BACKWARD_WEIGHT);
+    if ((role == MCP_BACKWARD && (ran & parts)) ||
+        ((MCP_RAN(role) & parts) && (ran & MCP_RAN(MCP_BACKWARD))))
+        return mcp_walk_fail(walk, -1, "layer %d microbatch %d runs backward whole and in parts",
+                             layer, walk->microbatch);
     MCP_TRY(check_once(walk, role == MCP_RECOMPUTE ? MCP_RAN_RECOMPUTE : MCP_RAN(role)));
     MCP_TRY(check_recompute(walk));
     walk->last_compute = *walk->entry;
@@ -286,8 +291,7 @@ static enum mcp_status check_whole_step(const struct mcp_walk *walk)
 
 static void end_entry(struct mcp_walk *walk)
 {
-    int role = walk->entry->role;
-    if (role != MCP_BACKWARD && role != MCP_BACKWARD_WEIGHT)
+    if (!mcp_is_last_pass(walk->type, walk->entry->role))
         return;
     walk->verify->num_backwards[walk->entry->layer]++;
     mcp_values_release(walk, walk->entry->layer, walk->microbatch);
@@ -345,10 +349,8 @@ static enum mcp_status check_slot(struct mcp_walk *walk)
 static enum mcp_status check_lead(const struct mcp_walk *walk, const struct mcp_clock *start)
 {
     const struct mcp_clock *now = &walk->verify->clocks.items[walk->lanes[MCP_LANE_MAIN]];
-    static const enum mcp_channel receives[2] = {MCP_CHANNEL_RECEIVE_PREVIOUS,
-                                                 MCP_CHANNEL_RECEIVE_NEXT};
-    for (int i = 0; i < 2; i++)
-        if (now->done[receives[i]] > start->done[receives[i]])
+    for (int i = 0; i < MCP_CHANNEL_SPAN; i++)
+        if (!mcp_channel_sends(i) && now->done[i] > start->done[i])
             return mcp_walk_fail(walk, -1, "waits for a message of its slot within the lead of %d",
                                  walk->the_slot->lead);
     return MCP_OK;

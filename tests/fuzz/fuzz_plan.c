@@ -63,7 +63,16 @@ static void play(struct mcp_arena *arena, const struct mcp_plan *plan, int micro
         prices[k] =
             (struct mcp_slot_price){plan->chunks[k].num_runs % 3, plan->chunks[k].num_layers, k % 2,
                                     plan->chunks[k].first_layer % 5};
-    struct mcp_pipeline pipeline = {plan->schedule, p, v, microbatches, prices, prices, NULL};
+    struct mcp_pipeline pipeline = {.schedule = plan->schedule,
+                                    .pipeline_parallel = p,
+                                    .virtual_stages = v,
+                                    .num_microbatches = microbatches,
+                                    .forward = prices,
+                                    .backward = prices,
+                                    .backward_input = prices,
+                                    .backward_weight = prices,
+                                    .placement = mcp_plan_placement(plan),
+                                    .rows = plan->rows};
     assert(mcp_pipeline_play(arena, &pipeline, fast, NULL) ==
            mcp_pipeline_play_all(arena, &pipeline, full, NULL));
     assert(memcmp(fast, full, (size_t)p * sizeof *fast) == 0);

@@ -22,6 +22,7 @@ static void add_step(struct mcp_sim_list *list, enum mcp_sim_kind kind, int side
 {
     list->steps[list->num_steps++] =
         (struct mcp_sim_step){.kind = kind, .side = side, .time_ns = time_ns};
+    list->steps[list->num_steps - 1].mail = kind == MCP_SIM_SEND ? !side : side;
 }
 
 static void fill_list(struct toy *toy, int k, bool backward, struct mcp_sim_list *list)

@@ -23,7 +23,7 @@ struct drawn {
 static void draw(struct mcp_arena *arena, int seed, struct drawn *d)
 {
     const struct mcp_sim_options options = mcp_sim_options_default();
-    random_plan_draw(arena, (uint64_t)seed, &d->random);
+    random_plan_draw_any(arena, (uint64_t)seed, &d->random);
     mcp_program_build(arena, &d->random.question, &d->random.plan, &d->program);
     mcp_sim_play(arena, &d->random.question, &d->program, &options, &d->entries);
     d->says = mcp_format(arena, "seed %d: %s", seed, random_plan_describe(arena, &d->random));

@@ -26,7 +26,7 @@ struct drawn {
 static void play(struct mcp_arena *arena, int seed, struct drawn *d)
 {
     const struct mcp_sim_options options = mcp_sim_options_default();
-    random_plan_draw(arena, (uint64_t)seed, &d->random);
+    random_plan_draw_any(arena, (uint64_t)seed, &d->random);
     mcp_program_build(arena, &d->random.question, &d->random.plan, &d->program);
     d->pricer = mcp_pricer_new(arena, &d->random.question);
     mcp_estimate(d->pricer, &d->random.plan, &d->predicted);
@@ -86,7 +86,9 @@ Test(sim, plays_to_the_planners_price)
         play(arena, seed, d);
         double difference = (double)d->result.step_ns * 1e-9 / d->predicted.iteration_s - 1;
         over_1_percent += fabs(difference) > 0.01;
-        cr_expect(lt(dbl, fabs(difference), 0.05), "%s: %g", d->says, difference);
+        /* custom rows are in any order: messages then wait for many reductions before them */
+        double most = d->random.plan.schedule == MCP_CUSTOM ? 0.10 : 0.05;
+        cr_expect(lt(dbl, fabs(difference), most), "%s: %g", d->says, difference);
         expect_whole(d);
         expect_named(d, difference);
         expect_memory(arena, d);
@@ -155,7 +157,7 @@ Test(sim, equal_nodes_can_be_exchanged)
         struct drawn *d = MCP_NEW(arena, struct drawn);
         struct mcp_sim_options options = mcp_sim_options_default();
         struct mcp_sim_result a, b;
-        random_plan_draw(arena, (uint64_t)seed, &d->random);
+        random_plan_draw_any(arena, (uint64_t)seed, &d->random);
         const struct mcp_plan *plan = &d->random.plan;
         if (plan->data_parallel > 1 && plan->expert_parallel == 1 && looked_at < 40) {
             struct mcp_coordinate at = {0};
@@ -182,7 +184,7 @@ Test(sim, overlap_never_loses)
         struct drawn *d = MCP_NEW(arena, struct drawn);
         const struct mcp_sim_options options = mcp_sim_options_default();
         struct mcp_sim_result with, without;
-        random_plan_draw(arena, (uint64_t)seed, &d->random);
+        random_plan_draw_any(arena, (uint64_t)seed, &d->random);
         mcp_program_build(arena, &d->random.question, &d->random.plan, &d->program);
         d->program.plan.overlap.data = true;
         mcp_sim_play(arena, &d->random.question, &d->program, &options, &with);

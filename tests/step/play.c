@@ -14,6 +14,7 @@ enum { NUM_COPIES = 256 };
 struct played_slot {
     struct mcp_slot_price price;
     int receives, sends; /* -1: from or to the previous stage, +1: the next, 0: neither */
+    bool mirrored;       /* by the streams of chunks that run back */
     int64_t back_ns;     /* what a message back to where it receives from takes to send */
 };
 
@@ -65,7 +66,7 @@ struct reading {
 
 static bool is_compute(int role)
 {
-    return role == MCP_FORWARD || role == MCP_BACKWARD || role == MCP_RECOMPUTE;
+    return role <= MCP_BACKWARD_WEIGHT || role == MCP_RECOMPUTE;
 }
 
 static bool gathers_again(const struct player *player)
@@ -89,6 +90,7 @@ static void read_message(struct player *player, const struct mcp_entry *entry, i
     const struct mcp_program *program = player->program;
     const struct mcp_op *op = &program->types[entry->type].blocks[entry->role].ops[0];
     double replicas = mcp_plan_world(&program->plan) / program->num_classes;
+    slot->mirrored = op->stream >= MCP_STREAM_MIRRORED_SEND_PREVIOUS;
     double bytes = (double)op->dims[0] * mcp_dtype_bytes((enum mcp_dtype)op->dtype) * replicas;
     if (entry->role == MCP_SEND_FORWARD || entry->role == MCP_SEND_BACKWARD) {
         slot->sends = op->delta;
@@ -102,6 +104,21 @@ static void read_message(struct player *player, const struct mcp_entry *entry, i
     player->out->received_bytes += bytes;
 }
 
+/* Where types have both, a backward counts in its parts. */
+static int64_t in_parts_ns(const struct player *player, const struct mcp_entry *entry)
+{
+    const struct mcp_layer_type *type = &player->program->types[entry->type];
+    struct mcp_entry part = *entry;
+    int64_t sum = 0;
+    bool parts = type->blocks[MCP_BACKWARD_INPUT].num_ops > 0 ||
+                 type->blocks[MCP_BACKWARD_WEIGHT].num_ops > 0;
+    if (entry->role != MCP_BACKWARD || !parts)
+        return price_of(player, entry)->time_ns;
+    for (part.role = MCP_BACKWARD_INPUT; part.role <= MCP_BACKWARD_WEIGHT; part.role++)
+        sum += price_of(player, &part)->time_ns;
+    return sum;
+}
+
 static void read_compute(struct player *player, struct reading *reading,
                          const struct mcp_slot *slot, const struct mcp_entry *entry)
 {
@@ -110,15 +127,17 @@ static void read_compute(struct player *player, struct reading *reading,
     reading->compute_ns += price->time_ns;
     reading->last_reduce_ns = 0;
     int64_t *gathered_ns = &reading->gathered_ns[NUM_COPIES * entry->layer + entry->copy];
-    reading->moves.gather_ns += *gathered_ns;
-    *gathered_ns = 0;
+    if (entry->role != MCP_BACKWARD_WEIGHT) { /* which reads no weights */
+        reading->moves.gather_ns += *gathered_ns;
+        *gathered_ns = 0;
+    }
     player->out->flops += price->flops * replicas;
     if (entry->role == MCP_RECOMPUTE)
         player->out->recompute_flops += price->flops * replicas;
     if (slot->microbatch == 0 && entry->role == MCP_FORWARD)
         reading->forward_ns += price->time_ns;
     else if (slot->microbatch == 0)
-        reading->backward_ns += price->time_ns;
+        reading->backward_ns += in_parts_ns(player, entry);
 }
 
 static void read_entry(struct player *player, struct reading *reading, const struct mcp_slot *slot,
@@ -158,7 +177,7 @@ static void read_slot(struct player *player, struct reading *reading, const stru
             reading->lead_ns = reading->compute_ns;
         read_entry(player, reading, slot, &list->entries[e], &played);
     }
-    if (slot->pass != MCP_FORWARD && slot->pass != MCP_BACKWARD)
+    if (slot->pass > MCP_BACKWARD_WEIGHT)
         return;
     int64_t beside = mcp_data_exposed_ns(player->question, &player->program->plan, &reading->moves,
                                          reading->compute_ns);
@@ -210,8 +229,8 @@ struct rank {
     int class, next_slot;
     int neighbours[2]; /* previous, next stage */
     int64_t now_ns;
-    int64_t *mail[2]; /* arrivals from the previous and the next stage */
-    int posted[2], read[2];
+    int64_t *mail[4]; /* arrivals from the previous and the next stage, and mirrored */
+    int posted[4], read[4];
 };
 
 static int side(int delta)
@@ -230,9 +249,10 @@ static void place_rank(struct player *player, struct rank *ranks, int r)
     for (int i = 0; i < 2; i++) {
         there.pipeline = (at.pipeline + (i == 0 ? p - 1 : 1)) % p;
         rank->neighbours[i] = mcp_mesh_rank(plan, there);
+    }
+    for (int i = 0; i < 4; i++)
         rank->mail[i] =
             MCP_ARRAY(player->arena, player->classes[at.pipeline].num_slots + 1, int64_t);
-    }
 }
 
 /* Runs the rank's next slot if its message has been sent. */
@@ -245,7 +265,7 @@ static bool run_slot(const struct player *player, struct rank *ranks, int r)
     const struct played_slot *slot = &class->slots[rank->next_slot];
     const struct mcp_slot_price *price = &slot->price;
     if (slot->receives != 0) {
-        int from = side(slot->receives);
+        int from = side(slot->receives) + 2 * slot->mirrored;
         if (rank->read[from] == rank->posted[from])
             return false;
         int64_t arrival = rank->mail[from][rank->read[from]++];
@@ -255,7 +275,7 @@ static bool run_slot(const struct player *player, struct rank *ranks, int r)
     rank->now_ns += price->lead_ns + price->body_ns + (slot->sends != 0 ? price->send_ns : 0);
     if (slot->sends != 0) {
         struct rank *peer = &ranks[rank->neighbours[side(slot->sends)]];
-        int to = !side(slot->sends);
+        int to = !side(slot->sends) + 2 * slot->mirrored;
         peer->mail[to][peer->posted[to]++] = rank->now_ns + price->delay_ns;
     }
     rank->next_slot++;

@@ -8,6 +8,7 @@
 
 struct walk {
     struct mcp_arena *arena;
+    const struct mcp_question *question;
     const struct mcp_program *program;
     int class;
     int stride;      /* frame buffers of the largest type */
@@ -103,9 +104,23 @@ static void start_life(struct walk *w, struct mcp_operand at)
     }
 }
 
+static bool is_mentioned_in(const struct mcp_block *block, struct mcp_operand at)
+{
+    return is_mentioned_after(block, -1, at);
+}
+
+/* Does what the entry reads of its frames, or was given, have no later reader? */
+static bool ends_life(const struct walk *w, struct mcp_operand at)
+{
+    const struct mcp_block *weight = &w->type->blocks[MCP_BACKWARD_WEIGHT];
+    int role = w->entry->role;
+    return role == MCP_BACKWARD || role == MCP_BACKWARD_WEIGHT ||
+           (role == MCP_BACKWARD_INPUT && !is_mentioned_in(weight, at));
+}
+
 static void end_life(struct walk *w, int op, struct mcp_operand at)
 {
-    bool last_pass = w->entry->role == MCP_BACKWARD;
+    bool last_pass = ends_life(w, at);
     if (is_mentioned_after(w->block, op, at))
         return;
     if (at.space == MCP_SPACE_BLOCK && w->scratch_live[at.index]) {
@@ -134,12 +149,14 @@ static void run_op(struct walk *w, int i)
 static void end_entry(struct walk *w)
 {
     int layer = w->entry->layer, role = w->entry->role;
-    if (role == MCP_BACKWARD) {
-        for (int i = 0; i < w->stride; i++)
-            if (i != MCP_FRAME_DX)
-                drop(w, layer, i);
-        drop(w, layer + 1, MCP_FRAME_DX);
+    struct mcp_operand given = {MCP_SPACE_FRAME, 1, MCP_FRAME_DX};
+    for (int i = 0; i < w->stride; i++) {
+        struct mcp_operand at = {MCP_SPACE_FRAME, 0, (unsigned short)i};
+        if (i != MCP_FRAME_DX && ends_life(w, at))
+            drop(w, layer, i);
     }
+    if (ends_life(w, given))
+        drop(w, layer + 1, MCP_FRAME_DX);
     if (role == MCP_SEND_FORWARD || role == MCP_SEND_BACKWARD) {
         struct mcp_operand at = w->block->ops[0].reads[0];
         drop(w, layer + at.layer_offset, at.index);
@@ -158,15 +175,22 @@ static void run_entry(struct walk *w, const struct mcp_slot *slot, const struct 
     end_entry(w);
 }
 
-/* Frames that wait for their own slot are none of other slots'. */
+/* Frames that wait for their own slot are none of other slots'; for weight gradients the
+ * gradient that came in may be one. */
 static int64_t own_frames(struct walk *w, const struct mcp_slot *slot)
 {
-    const struct mcp_entry_list *list = &w->program->lists[slot->list];
+    const struct mcp_plan *plan = &w->program->plan;
+    int first, count, stage = mcp_plan_virtual_stage(plan, w->class, slot->chunk);
     int64_t bytes = 0;
     w->microbatch = slot->microbatch;
-    for (int e = 0; e < list->num_entries; e++)
-        for (int i = 0; list->entries[e].role == MCP_BACKWARD && i < w->stride; i++)
-            bytes += *held(w, list->entries[e].layer, i);
+    if (slot->pass == MCP_FORWARD)
+        return 0;
+    mcp_chunk_extent(w->question, plan, stage, &first, &count);
+    for (int layer = first; layer < first + count; layer++)
+        for (int i = 0; i < w->stride; i++)
+            bytes += i == MCP_FRAME_DX && layer == first ? 0 : *held(w, layer, i);
+    if (slot->pass == MCP_BACKWARD_WEIGHT)
+        bytes += *held(w, first + count, MCP_FRAME_DX);
     return bytes;
 }
 
@@ -281,9 +305,11 @@ static void add_lasting(const struct mcp_program *program, int c, struct mcp_mem
         memory->gradients_bytes += program->rank_buffers[MCP_RANK_TIED_GRADIENTS].capacity_bytes;
 }
 
-static struct walk new_walk(struct mcp_arena *arena, const struct mcp_program *program, int class)
+static struct walk new_walk(struct mcp_arena *arena, const struct mcp_question *question,
+                            const struct mcp_program *program, int class)
 {
-    struct walk w = {.arena = arena, .program = program, .class = class, .stride = 2};
+    struct walk w = {
+        .arena = arena, .question = question, .program = program, .class = class, .stride = 2};
     int scratch = 1;
     for (int t = 0; t < program->num_types; t++) {
         const struct mcp_layer_type *type = &program->types[t];
@@ -304,7 +330,7 @@ void play_memory(struct mcp_arena *arena, const struct mcp_question *question,
                  const struct mcp_program *program, int class, struct mcp_memory *out)
 {
     const struct mcp_stack *stack = question->stack;
-    struct walk w = new_walk(arena, program, class);
+    struct walk w = new_walk(arena, question, program, class);
     struct whole whole = {0};
     memset(out, 0, sizeof *out);
     run_slots(&w);

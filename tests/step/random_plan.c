@@ -2,6 +2,7 @@
 #include "tests/step/random_plan.h"
 
 #include "core/preset.h"
+#include "step/synthesis.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -201,7 +202,20 @@ static void draw_job(struct dice *dice, struct mcp_job *job)
 
 /* --- plan --- */
 
-static void draw_degrees(struct dice *dice, const struct mcp_model *model, struct mcp_plan *plan)
+static void draw_schedule(struct dice *dice, struct mcp_plan *plan, enum mcp_schedule last)
+{
+    plan->schedule = (enum mcp_schedule)between(dice, 0, (int)last);
+    plan->virtual_stages = plan->schedule == MCP_INTERLEAVED ? between(dice, 2, 4) : 1;
+    if (mcp_schedule_placement(plan->schedule) == MCP_PLACEMENT_V)
+        plan->virtual_stages = 2;
+    if (plan->schedule == MCP_CUSTOM) {
+        plan->placement = (enum mcp_placement)between(dice, 0, MCP_NUM_PLACEMENTS - 1);
+        plan->virtual_stages = between(dice, 1, 3);
+    }
+}
+
+static void draw_degrees(struct dice *dice, const struct mcp_model *model, enum mcp_schedule last,
+                         struct mcp_plan *plan)
 {
     *plan = mcp_plan_default();
     plan->tensor_parallel = ONE_OF(dice, 1, 1, 2, 4, 8);
@@ -215,8 +229,7 @@ static void draw_degrees(struct dice *dice, const struct mcp_model *model, struc
     plan->zero_stage = between(dice, 0, 3);
     plan->reshard_after_forward = chance(dice, 50);
     plan->microbatch_size = ONE_OF(dice, 1, 1, 2, 4);
-    plan->schedule = (enum mcp_schedule)between(dice, 0, MCP_INTERLEAVED);
-    plan->virtual_stages = plan->schedule == MCP_INTERLEAVED ? between(dice, 2, 4) : 1;
+    draw_schedule(dice, plan, last);
     plan->overlap = (struct mcp_overlap){.tensor = chance(dice, 50),
                                          .data = chance(dice, 50),
                                          .pipeline = chance(dice, 50),
@@ -267,25 +280,157 @@ static bool draw_chunks(struct mcp_arena *arena, struct dice *dice, const struct
     return true;
 }
 
-static bool draw_plan(struct mcp_arena *arena, struct dice *dice, struct random_plan *out)
+/* --- rows: whatever can run next, in any order --- */
+
+struct rows {
+    const struct mcp_plan *plan;
+    int m, parts;                         /* percent of backwards that are split */
+    int *done[MCP_NUM_PASSES];            /* [p v] of forwards, backwards whole or for inputs, .. */
+    bool *split;                          /* [p v][m] */
+    int *queue[4], *posted[4], *taken[4]; /* [p][2 v m], [p], [p]: senders by neighbour and kind */
+    struct mcp_schedule_row *rows;
+};
+
+static int *queue_of(const struct rows *rows, int from, int to, int *queue)
+{
+    bool mirrored = mcp_plan_is_mirrored(rows->plan, to);
+    int rank = mcp_plan_rank_of(rows->plan, to);
+    *queue = ((to > from) == mirrored) + 2 * mirrored;
+    return rows->queue[*queue] + rank * 2 * rows->plan->virtual_stages * rows->m;
+}
+
+/* Has what stage k awaits in this direction come, and is it the first of its queue? */
+static bool has_come(const struct rows *rows, int k, bool backward)
+{
+    int stages = rows->plan->pipeline_parallel * rows->plan->virtual_stages, queue;
+    int sender = backward ? k + 1 : k - 1, rank = mcp_plan_rank_of(rows->plan, k);
+    int pass = backward ? MCP_PASS_BACKWARD : MCP_PASS_FORWARD;
+    if (sender < 0 || sender >= stages)
+        return true;
+    if (mcp_plan_rank_of(rows->plan, sender) == rank)
+        return rows->done[pass][sender] > rows->done[pass][k];
+    const int *senders = queue_of(rows, sender, k, &queue);
+    int next = rows->taken[queue][rank];
+    return next < rows->posted[queue][rank] && senders[next] == sender;
+}
+
+static void pass_on(struct rows *rows, int k, bool backward)
+{
+    int stages = rows->plan->pipeline_parallel * rows->plan->virtual_stages, queue;
+    int sender = backward ? k + 1 : k - 1, to = backward ? k - 1 : k + 1;
+    int rank = mcp_plan_rank_of(rows->plan, k);
+    if (sender >= 0 && sender < stages && mcp_plan_rank_of(rows->plan, sender) != rank) {
+        queue_of(rows, sender, k, &queue);
+        rows->taken[queue][rank]++;
+    }
+    if (to >= 0 && to < stages && mcp_plan_rank_of(rows->plan, to) != rank) {
+        int *senders = queue_of(rows, k, to, &queue);
+        senders[rows->posted[queue][mcp_plan_rank_of(rows->plan, to)]++] = k;
+    }
+}
+
+/* Runs the pass of stage k if it can. */
+static bool try_pass(struct rows *rows, int k, enum mcp_pass pass)
+{
+    int rank = mcp_plan_rank_of(rows->plan, k), next = rows->done[pass][k];
+    struct mcp_schedule_row *row = &rows->rows[rank];
+    if (next >= rows->m)
+        return false;
+    if (pass == MCP_PASS_BACKWARD_WEIGHT) {
+        rows->done[pass][k] += next < rows->done[MCP_PASS_BACKWARD][k];
+        if (next == rows->done[MCP_PASS_BACKWARD][k] || !rows->split[k * rows->m + next])
+            return next < rows->done[MCP_PASS_BACKWARD][k];
+    } else {
+        bool backward = pass == MCP_PASS_BACKWARD;
+        if ((backward && next >= rows->done[MCP_PASS_FORWARD][k]) || !has_come(rows, k, backward))
+            return false;
+        rows->done[pass][k]++;
+        pass_on(rows, k, backward);
+        if (backward && rows->split[k * rows->m + next])
+            pass = MCP_PASS_BACKWARD_INPUT;
+    }
+    row->actions[row->num_actions++] =
+        (struct mcp_action){mcp_plan_chunk_of(rows->plan, k), next, pass};
+    return true;
+}
+
+static void draw_rows(struct mcp_arena *arena, struct dice *dice, int m, struct mcp_plan *plan)
+{
+    static const enum mcp_pass passes[3] = {MCP_PASS_FORWARD, MCP_PASS_BACKWARD,
+                                            MCP_PASS_BACKWARD_WEIGHT};
+    int p = plan->pipeline_parallel, stages = p * plan->virtual_stages, left = 3 * stages * m;
+    struct rows rows = {.plan = plan, .m = m, .parts = ONE_OF(dice, 0, 60, 100, 100)};
+    rows.split = MCP_ARRAY(arena, stages * m, bool);
+    rows.rows = MCP_ARRAY(arena, p, struct mcp_schedule_row);
+    for (int i = 0; i < MCP_NUM_PASSES; i++)
+        rows.done[i] = MCP_ARRAY(arena, stages, int);
+    for (int i = 0; i < 4; i++) {
+        rows.queue[i] = MCP_ARRAY(arena, p * 2 * plan->virtual_stages * m, int);
+        rows.posted[i] = MCP_ARRAY(arena, p, int);
+        rows.taken[i] = MCP_ARRAY(arena, p, int);
+    }
+    for (int i = 0; i < stages * m; i++)
+        rows.split[i] = chance(dice, rows.parts);
+    for (int r = 0; r < p; r++)
+        rows.rows[r].actions = MCP_ARRAY(arena, 3 * plan->virtual_stages * m, struct mcp_action);
+    while (left > 0)
+        left -= try_pass(&rows, between(dice, 0, stages - 1), passes[between(dice, 0, 2)]);
+    plan->rows = rows.rows;
+}
+
+/* Of stages that are equal, or nearly. */
+static void make_rows(struct mcp_arena *arena, struct dice *dice, int m, struct mcp_plan *plan)
+{
+    int p = plan->pipeline_parallel, stages = p * plan->virtual_stages;
+    struct mcp_synthesis_stage *costs = MCP_ARRAY(arena, stages, struct mcp_synthesis_stage);
+    int64_t *limit = MCP_ARRAY(arena, p, int64_t);
+    struct mcp_schedule_row *rows = MCP_ARRAY(arena, p, struct mcp_schedule_row);
+    struct mcp_error err;
+    for (int k = 0; k < stages; k++)
+        costs[k] = (struct mcp_synthesis_stage){.forward_ns = between(dice, 900, 1100),
+                                                .backward_input_ns = between(dice, 900, 1300),
+                                                .backward_weight_ns = between(dice, 700, 1000),
+                                                .kept_bytes = 34,
+                                                .kept_for_weight_bytes = 32};
+    struct mcp_synthesis problem = {.placement = mcp_plan_placement(plan),
+                                    .pipeline_parallel = p,
+                                    .virtual_stages = plan->virtual_stages,
+                                    .num_microbatches = m,
+                                    .stages = costs,
+                                    .limit_bytes = limit,
+                                    .max_work = 1000};
+    mcp_synthesis_limit(plan->schedule, &problem, limit);
+    enum mcp_status status = mcp_synthesize(arena, &problem, rows, NULL, &err);
+    assert(status == MCP_OK);
+    plan->rows = rows;
+}
+
+static bool draw_plan(struct mcp_arena *arena, struct dice *dice, enum mcp_schedule last,
+                      struct random_plan *out)
 {
     struct mcp_error err;
     struct mcp_refusals refusals;
-    draw_degrees(dice, &out->model, &out->plan);
+    draw_degrees(dice, &out->model, last, &out->plan);
     int p = out->plan.pipeline_parallel;
-    int m = out->plan.virtual_stages > 1 ? p * between(dice, 1, 3) : between(dice, 1, 12);
+    bool groups = out->plan.schedule == MCP_INTERLEAVED;
+    int m = groups ? p * between(dice, 1, 3) : between(dice, 1, 12);
     out->job.global_batch_size = (int64_t)m * out->plan.data_parallel * out->plan.microbatch_size;
     struct mcp_cluster whole = out->cluster;
     bool legal = mcp_cluster_take(&out->cluster, mcp_plan_world(&out->plan), &err) == MCP_OK &&
                  mcp_illegal_rule(&out->question, &out->plan) == NULL &&
-                 draw_chunks(arena, dice, &out->model, &out->plan) &&
-                 mcp_legal(arena, &out->question, &out->plan, &refusals);
+                 draw_chunks(arena, dice, &out->model, &out->plan);
+    if (legal && out->plan.schedule == MCP_CUSTOM)
+        draw_rows(arena, dice, m, &out->plan);
+    else if (legal && !mcp_schedule_has_generator(out->plan.schedule))
+        make_rows(arena, dice, m, &out->plan);
+    legal = legal && mcp_legal(arena, &out->question, &out->plan, &refusals);
     if (!legal)
         out->cluster = whole;
     return legal;
 }
 
-void random_plan_draw(struct mcp_arena *arena, uint64_t seed, struct random_plan *out)
+static void draw(struct mcp_arena *arena, uint64_t seed, enum mcp_schedule last,
+                 struct random_plan *out)
 {
     struct dice dice = {seed * UINT64_C(0x2545f4914f6cdd1d) + 1};
     struct mcp_error err;
@@ -298,9 +443,19 @@ void random_plan_draw(struct mcp_arena *arena, uint64_t seed, struct random_plan
         if (mcp_model_check(&out->model, &err) != MCP_OK)
             continue;
         for (int attempt = 0; attempt < 40; attempt++)
-            if (draw_plan(arena, &dice, out))
+            if (draw_plan(arena, &dice, last, out))
                 return;
     }
+}
+
+void random_plan_draw(struct mcp_arena *arena, uint64_t seed, struct random_plan *out)
+{
+    draw(arena, seed, MCP_INTERLEAVED, out);
+}
+
+void random_plan_draw_any(struct mcp_arena *arena, uint64_t seed, struct random_plan *out)
+{
+    draw(arena, seed, MCP_CUSTOM, out);
 }
 
 const char *random_plan_describe(struct mcp_arena *arena, const struct random_plan *drawn)

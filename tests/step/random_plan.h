@@ -15,8 +15,10 @@ struct random_plan {
     struct mcp_plan plan;
 };
 
-/* Never fails; the same seed gives the same plan. */
+/* Never fails; the same seed gives the same plan. GPipe, 1F1B and interleaved; or any
+ * schedule, with rows, those of custom ones in any order. */
 void random_plan_draw(struct mcp_arena *arena, uint64_t seed, struct random_plan *out);
+void random_plan_draw_any(struct mcp_arena *arena, uint64_t seed, struct random_plan *out);
 /* One line for a failing test. */
 const char *random_plan_describe(struct mcp_arena *arena, const struct random_plan *drawn);
 

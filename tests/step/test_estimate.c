@@ -79,7 +79,7 @@ Test(estimate, accounts_sum_on_every_stage)
     for (uint64_t seed = 1; seed <= NUM_PLANS; seed++) {
         struct mcp_arena *arena = mcp_arena_new();
         struct random_plan drawn;
-        random_plan_draw(arena, seed, &drawn);
+        random_plan_draw_any(arena, seed, &drawn);
         estimate(arena, &drawn.question, &drawn.plan, &p);
         const char *where = random_plan_describe(arena, &drawn);
         check_accounts(&drawn, &p, where);
@@ -359,13 +359,14 @@ Test(estimate, caches_change_nothing)
     for (uint64_t seed = 1; seed <= 60; seed++) {
         struct mcp_arena *arena = mcp_arena_new();
         struct random_plan drawn;
-        random_plan_draw(arena, seed, &drawn);
+        random_plan_draw_any(arena, seed, &drawn);
         struct mcp_pricer *pricer = mcp_pricer_new(arena, &drawn.question);
         memset(&fresh, 0, sizeof fresh);
         memset(&used, 0, sizeof used);
         for (int i = 0; i < 24; i++) {
             struct mcp_plan other = another(&drawn.plan, i);
-            if (mcp_illegal_rule(&drawn.question, &other) == NULL)
+            struct mcp_refusals refusals;
+            if (mcp_legal(arena, &drawn.question, &other, &refusals))
                 mcp_estimate(pricer, &other, &used);
         }
         memset(&used, 0, sizeof used);
@@ -391,7 +392,7 @@ Test(estimate, better_machines_are_never_slower)
     for (uint64_t seed = 1; seed <= NUM_PLANS; seed++) {
         struct mcp_arena *arena = mcp_arena_new();
         struct random_plan drawn;
-        random_plan_draw(arena, seed, &drawn);
+        random_plan_draw_any(arena, seed, &drawn);
         const char *where = random_plan_describe(arena, &drawn);
         drawn.plan.overlap = (struct mcp_overlap){.context = true};
         estimate(arena, &drawn.question, &drawn.plan, &plain);
@@ -420,7 +421,7 @@ Test(estimate, recompute_trades_time_for_memory)
     for (uint64_t seed = 1; seed <= NUM_PLANS; seed++) {
         struct mcp_arena *arena = mcp_arena_new();
         struct random_plan drawn;
-        random_plan_draw(arena, seed, &drawn);
+        random_plan_draw_any(arena, seed, &drawn);
         const char *where = random_plan_describe(arena, &drawn);
         mcp_plan_uniform_chunks(arena, &drawn.plan, drawn.model.num_layers, MCP_RECOMPUTE_NONE);
         estimate(arena, &drawn.question, &drawn.plan, &none);

@@ -25,7 +25,7 @@ struct drawn {
 static struct drawn *draw(struct mcp_arena *arena, int seed)
 {
     struct drawn *drawn = MCP_NEW(arena, struct drawn);
-    random_plan_draw(arena, (uint64_t)seed, &drawn->random);
+    random_plan_draw_any(arena, (uint64_t)seed, &drawn->random);
     mcp_program_build(arena, &drawn->random.question, &drawn->random.plan, &drawn->program);
     drawn->says =
         mcp_format(arena, "seed %d: %s", seed, random_plan_describe(arena, &drawn->random));

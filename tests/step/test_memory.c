@@ -177,7 +177,8 @@ ParameterizedTest(struct case_flight *c, memory, in_flight)
     plan.pipeline_parallel = c->p;
     plan.virtual_stages = c->v;
     for (int i = 0; i < c->v; i++)
-        chunks[i] = (struct mcp_chunk_memory){100, 100, 100};
+        chunks[i] = (struct mcp_chunk_memory){
+            .kept_bytes = 100, .forward_bytes = 100, .backward_bytes = 100};
     cr_expect(eq(i64, mcp_stage_peak(&plan, c->m, c->rank, chunks, &kept), 100 * c->frames));
     cr_expect(eq(i64, kept, 100 * c->frames));
 }

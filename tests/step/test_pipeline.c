@@ -58,13 +58,14 @@ static void random_game(struct random *random, enum mcp_schedule schedule, struc
     }
     for (int r = 0; r < p; r++)
         game->release_ns[r] = below(random, 200000);
-    game->pipeline = (struct mcp_pipeline){schedule,
-                                           p,
-                                           v,
-                                           m,
-                                           game->forward,
-                                           game->backward,
-                                           below(random, 2) ? game->release_ns : NULL};
+    game->pipeline =
+        (struct mcp_pipeline){.schedule = schedule,
+                              .pipeline_parallel = p,
+                              .virtual_stages = v,
+                              .num_microbatches = m,
+                              .forward = game->forward,
+                              .backward = game->backward,
+                              .release_ns = below(random, 2) ? game->release_ns : NULL};
 }
 
 static void expect_same(struct mcp_arena *arena, const struct game *game, int number)
@@ -79,6 +80,7 @@ static void expect_same(struct mcp_arena *arena, const struct game *game, int nu
               pipeline->num_microbatches);
     for (int r = 0; r < p; r++) {
         int64_t release = pipeline->release_ns ? pipeline->release_ns[r] : 0;
+        cr_assert(eq(i64, fast[r].start_ns, full[r].start_ns), "case %d rank %d", number, r);
         cr_assert(eq(i64, fast[r].end_ns, full[r].end_ns), "case %d rank %d", number, r);
         cr_assert(eq(i64, fast[r].busy_ns, full[r].busy_ns), "case %d rank %d", number, r);
         cr_assert(eq(i64, fast[r].exposed_ns, full[r].exposed_ns), "case %d rank %d", number, r);
@@ -136,7 +138,12 @@ static int64_t play_equal(enum mcp_schedule schedule, int p, int v, int m,
         forwards[k] = forward;
         backwards[k] = backward;
     }
-    struct mcp_pipeline pipeline = {schedule, p, v, m, forwards, backwards, NULL};
+    struct mcp_pipeline pipeline = {.schedule = schedule,
+                                    .pipeline_parallel = p,
+                                    .virtual_stages = v,
+                                    .num_microbatches = m,
+                                    .forward = forwards,
+                                    .backward = backwards};
     int64_t end = mcp_pipeline_play(arena, &pipeline, ranks, NULL);
     mcp_arena_free(arena);
     return end;
@@ -192,7 +199,12 @@ Test(pipeline, lead_hides_in_the_wait)
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_slot_price forward[2] = {{0, 100, 0, 50}, {0, 100, 0, 0}};
     struct mcp_slot_price backward[2] = {{60, 140, 0, 0}, {60, 140, 0, 50}};
-    struct mcp_pipeline pipeline = {MCP_1F1B, 2, 1, 1, forward, backward, NULL};
+    struct mcp_pipeline pipeline = {.schedule = MCP_1F1B,
+                                    .pipeline_parallel = 2,
+                                    .virtual_stages = 1,
+                                    .num_microbatches = 1,
+                                    .forward = forward,
+                                    .backward = backward};
     struct mcp_pipeline_rank ranks[2];
     cr_expect(eq(i64, mcp_pipeline_play(arena, &pipeline, ranks, NULL),
                  (int64_t)(100 + 50 + 100 + 200 + 50 + 140)));
@@ -265,7 +277,12 @@ Test(pipeline, lower_bounds_are_admissible)
             b[s] = backward[s].body_ns;
             total += t[s] = forward[s].body_ns + b[s];
         }
-        struct mcp_pipeline pipeline = {MCP_1F1B, p, 1, m, forward, backward, NULL};
+        struct mcp_pipeline pipeline = {.schedule = MCP_1F1B,
+                                        .pipeline_parallel = p,
+                                        .virtual_stages = 1,
+                                        .num_microbatches = m,
+                                        .forward = forward,
+                                        .backward = backward};
         int64_t exact = mcp_pipeline_play(arena, &pipeline, ranks, NULL);
         int64_t bound = best_bound(&(struct bound){p, m, c, total, t, b});
         cr_assert(bound <= exact, "case %d: p=%d m=%d c=%d: %lld > %lld", i, p, m, c,
