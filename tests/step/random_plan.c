@@ -429,6 +429,16 @@ static bool draw_plan(struct mcp_arena *arena, struct dice *dice, enum mcp_sched
     return legal;
 }
 
+/* From the seed, so that nothing else changes: half of the stacks use rings. */
+static void draw_collectives(uint64_t seed, struct random_plan *out)
+{
+    int other = (int)(seed / 2 % MCP_NUM_COLLECTIVE_ALGORITHMS);
+    out->stack.collective_algorithm =
+        seed % 2 == 0 ? MCP_RING : (enum mcp_collective_algorithm)other;
+    for (int k = 0; k < out->cluster.num_tiers; k++)
+        out->cluster.tiers[k].in_switch_reduction = (seed / 4 >> k) % 2 != 0;
+}
+
 static void draw(struct mcp_arena *arena, uint64_t seed, enum mcp_schedule last,
                  struct random_plan *out)
 {
@@ -443,8 +453,10 @@ static void draw(struct mcp_arena *arena, uint64_t seed, enum mcp_schedule last,
         if (mcp_model_check(&out->model, &err) != MCP_OK)
             continue;
         for (int attempt = 0; attempt < 40; attempt++)
-            if (draw_plan(arena, &dice, last, out))
+            if (draw_plan(arena, &dice, last, out)) {
+                draw_collectives(seed, out);
                 return;
+            }
     }
 }
 
