@@ -1,11 +1,12 @@
 /* sim/ops.h: a program played op by op, on links that are shared.
  *
  * One rank of each pipeline coordinate stands for all of it, or, where ranks are unequal,
- * for those of its cell (sim/unequal.h): jitter is drawn as in mcp_sim_play(). Every op runs on its
- * stream; a transfer takes its latency, then the links of the tiers it crosses, where
- * it shares with whatever else its ranks send at that time (sim/network.h): data-parallel
- * transfers beside tensor, context and pipeline traffic. When nothing meets, the same
- * nanoseconds as mcp_sim_play(). Of a partly hidden transfer the exposed part is played. */
+ * for those of its cell (sim/unequal.h): jitter is drawn as in mcp_sim_play(). Every op
+ * runs on its stream; a transfer takes its latency, then the links of the tiers it
+ * crosses, phase by phase, where it shares with whatever else its ranks send at that time
+ * (sim/network.h): data-parallel transfers beside tensor, context and pipeline traffic.
+ * When nothing meets, the same nanoseconds as mcp_sim_play(). Of a partly hidden transfer
+ * the exposed part is played. */
 #ifndef MCP_SIM_OPS_H
 #define MCP_SIM_OPS_H
 
