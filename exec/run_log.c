@@ -1,0 +1,214 @@
+/* exec/run_log.c: run.jsonl, line by line. */
+#include "exec/run_log.h"
+
+#include "core/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct mcp_run_log {
+    const char *path;
+    int file;
+};
+
+/* --- numbers of a step --- */
+
+enum { NUM_NUMBERS = 12 };
+struct number {
+    const char *key;
+    double value;
+};
+
+static void list_numbers(const struct mcp_step_metrics *m, struct number out[NUM_NUMBERS])
+{
+    const struct number numbers[NUM_NUMBERS] = {
+        {"loss", m->loss},
+        {"grad_norm", m->grad_norm},
+        {"learning_rate", m->learning_rate},
+        {"tokens", (double)m->tokens},
+        {"step_s", m->step_s},
+        {"tokens_per_s", mcp_tokens_per_s(m)},
+        {"peak_memory_bytes", (double)m->peak_memory_bytes},
+        {"data_wait_s", m->data_wait_s},
+        {"loss_scale", m->loss_scale},
+        {"model_flops_utilization", mcp_model_flops_utilization(m)},
+        {"bubble_frac", m->bubble_frac},
+        {"exposed_comm_frac", m->exposed_comm_frac},
+    };
+    memcpy(out, numbers, sizeof numbers);
+}
+
+/* --- lines --- */
+
+static void add_number(struct mcp_text *out, const char *key, double value)
+{
+    mcp_text_add(out, "\"%s\":", key);
+    if (isfinite(value))
+        mcp_text_add_number(out, value);
+    else
+        mcp_text_add(out, "null");
+}
+
+static void add_string(struct mcp_text *out, const char *text)
+{
+    mcp_text_add(out, "\"");
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < 0x20)
+            mcp_text_add(out, "\\u%04x", (unsigned)*text);
+        else
+            mcp_text_add(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    }
+    mcp_text_add(out, "\"");
+}
+
+static void add_groups(struct mcp_text *out, const struct mcp_step_metrics *m)
+{
+    mcp_text_add(out, ",\"groups\":[");
+    for (int i = 0; i < m->num_groups; i++) {
+        const struct mcp_group_metrics *group = &m->groups[i];
+        mcp_text_add(out, "%s{\"name\":", i > 0 ? "," : "");
+        add_string(out, group->name);
+        mcp_text_add(out, ",");
+        add_number(out, "grad_norm", group->grad_norm);
+        mcp_text_add(out, ",");
+        add_number(out, "update_ratio", mcp_update_ratio(group));
+        mcp_text_add(out, "}");
+    }
+    mcp_text_add(out, "]");
+}
+
+static void add_activations(struct mcp_text *out, const struct mcp_step_metrics *m)
+{
+    mcp_text_add(out, ",\"activations\":[");
+    for (int i = 0; i < m->num_activations; i++) {
+        mcp_text_add(out, "%s{\"layer\":%d,", i > 0 ? "," : "", m->activations[i].layer);
+        add_number(out, "mean", m->activations[i].mean);
+        mcp_text_add(out, ",");
+        add_number(out, "variance", m->activations[i].variance);
+        mcp_text_add(out, "}");
+    }
+    mcp_text_add(out, "]");
+}
+
+static void add_alarms(struct mcp_text *out, const struct mcp_alarm *alarms, int count)
+{
+    mcp_text_add(out, ",\"alarms\":[");
+    for (int i = 0; i < count; i++) {
+        mcp_text_add(out, "%s{\"kind\":\"%s\",\"text\":", i > 0 ? "," : "",
+                     mcp_alarm_names[alarms[i].kind]);
+        add_string(out, alarms[i].text);
+        mcp_text_add(out, "}");
+    }
+    mcp_text_add(out, "]");
+}
+
+void mcp_run_line(struct mcp_text *out, const struct mcp_step_metrics *metrics,
+                  const struct mcp_alarm *alarms, int num_alarms)
+{
+    struct number numbers[NUM_NUMBERS];
+    list_numbers(metrics, numbers);
+    mcp_text_add(out, "{\"step\":%lld", (long long)metrics->step);
+    for (int i = 0; i < NUM_NUMBERS; i++) {
+        mcp_text_add(out, ",");
+        add_number(out, numbers[i].key, numbers[i].value);
+    }
+    mcp_text_add(out, ",");
+    add_number(out, "grad_norm_per_million",
+               mcp_grad_norm_per_million(metrics->grad_norm, metrics->parameters));
+    mcp_text_add(out, ",\"skipped\":%s", metrics->skipped ? "true" : "false");
+    if (metrics->num_groups > 0)
+        add_groups(out, metrics);
+    if (metrics->num_activations > 0)
+        add_activations(out, metrics);
+    if (num_alarms > 0)
+        add_alarms(out, alarms, num_alarms);
+    mcp_text_add(out, "}\n");
+}
+
+void mcp_run_scalars(struct mcp_events *events, const struct mcp_step_metrics *metrics)
+{
+    struct number numbers[NUM_NUMBERS];
+    char tag[160];
+    list_numbers(metrics, numbers);
+    for (int i = 0; i < NUM_NUMBERS; i++)
+        if (isfinite(numbers[i].value))
+            mcp_events_scalar(events, numbers[i].key, numbers[i].value);
+    for (int i = 0; i < metrics->num_groups; i++) {
+        snprintf(tag, sizeof tag, "grad_norm/%s", metrics->groups[i].name);
+        mcp_events_scalar(events, tag, metrics->groups[i].grad_norm);
+        snprintf(tag, sizeof tag, "update_ratio/%s", metrics->groups[i].name);
+        mcp_events_scalar(events, tag, mcp_update_ratio(&metrics->groups[i]));
+    }
+    for (int i = 0; i < metrics->num_activations; i++) {
+        snprintf(tag, sizeof tag, "activation_mean/layer_%03d", metrics->activations[i].layer);
+        mcp_events_scalar(events, tag, metrics->activations[i].mean);
+        snprintf(tag, sizeof tag, "activation_variance/layer_%03d", metrics->activations[i].layer);
+        mcp_events_scalar(events, tag, metrics->activations[i].variance);
+    }
+}
+
+/* --- the file --- */
+
+/* Does a whole line tell of a step before `first_step`? */
+static bool is_kept(const char *path, const char *line, size_t length, int64_t first_step)
+{
+    struct mcp_arena *scratch = mcp_arena_new();
+    struct mcp_json *json;
+    int64_t step = first_step;
+    const bool known = mcp_json_parse(scratch, path, line, length, &json, NULL) == MCP_OK &&
+                       mcp_json_int64(json, "step", &step, NULL) == MCP_OK;
+    mcp_arena_free(scratch);
+    return known && step < first_step;
+}
+
+static enum mcp_status drop_later(struct mcp_arena *arena, const char *path, int64_t first_step,
+                                  struct mcp_error *err)
+{
+    struct mcp_text old, kept = mcp_text_new(arena);
+    MCP_TRY(mcp_file_read(arena, path, MCP_MAX_FILE_BYTES, &old, err));
+    for (const char *line = old.data, *end; (end = strchr(line, '\n')) != NULL; line = end + 1)
+        if (is_kept(path, line, (size_t)(end - line), first_step))
+            mcp_text_append(&kept, line, (size_t)(end - line) + 1);
+    return kept.length == old.length ? MCP_OK : mcp_file_replace(path, kept.data, kept.length, err);
+}
+
+static void close_log(void *handle)
+{
+    close(((struct mcp_run_log *)handle)->file);
+}
+
+enum mcp_status mcp_run_log_open(struct mcp_arena *arena, const char *path, int64_t first_step,
+                                 struct mcp_run_log **out, struct mcp_error *err)
+{
+    struct mcp_run_log *log = MCP_NEW(arena, struct mcp_run_log);
+    log->path = mcp_strdup(arena, path);
+    if (access(path, F_OK) == 0)
+        MCP_TRY(drop_later(arena, path, first_step, err));
+    log->file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (log->file < 0)
+        return mcp_fail(err, MCP_IO, "%s: %s", path, strerror(errno));
+    mcp_defer(arena, close_log, log);
+    *out = log;
+    return MCP_OK;
+}
+
+enum mcp_status mcp_run_log_step(struct mcp_run_log *log, const struct mcp_step_metrics *metrics,
+                                 const struct mcp_alarm *alarms, int num_alarms,
+                                 struct mcp_error *err)
+{
+    struct mcp_arena *scratch = mcp_arena_new();
+    struct mcp_text line = mcp_text_new(scratch);
+    mcp_run_line(&line, metrics, alarms, num_alarms);
+    const size_t length = line.length;
+    const ssize_t done = write(log->file, line.data, length);
+    const int reason = errno;
+    mcp_arena_free(scratch);
+    if (done == (ssize_t)length)
+        return MCP_OK;
+    return mcp_fail(err, MCP_IO, "%s: %s", log->path,
+                    done < 0 ? strerror(reason) : "no room for the line");
+}
