@@ -98,6 +98,73 @@ static enum mcp_status simulate(struct mcp_context *ctx, const struct mcp_sim_ar
     return show(ctx, args, pricer, &view);
 }
 
+static const char description[] =
+    "PLAN is a file that plan -o wrote. Its step program is verified and played event by "
+    "event on its cluster: pipeline messages are waited for, data-parallel transfers run "
+    "beside compute, transfers that meet on a link share it. The difference from the "
+    "planner's price is shown with its reasons.";
+static const char examples[] =
+    "mcpplan sim plan.json\n"
+    "mcpplan sim plan.json --trace trace.json --noise 0.02 --ranks 0..7\n"
+    "mcpplan sim plan.json --noise 0.02 --seed 7\n"
+    "mcpplan sim plan.json --collective-algorithm fastest\n"
+    "mcpplan sim plan.json --slow-rank 3:1.2 --slow-link infiniband:2@3\n"
+    "mcpplan sim plan.json --dead-link infiniband@3\n";
+
+static bool parse(struct mcp_context *ctx, struct mcp_sim_args *args, int argc, char **argv)
+{
+    const struct mcp_option options[] = {
+        {"Playing", MCP_OPT_HEADING, NULL, NULL},
+        {"level", MCP_OPT_CHOICE, &args->level,
+         "op: every op on its stream, links are shared; slot: entries alone (where ranks are not "
+         "equal and no file of ops is asked for)"},
+        {"schedule", MCP_OPT_CHOICE, &args->schedule, "play the plan under another schedule"},
+        {"collective-algorithm", MCP_OPT_CHOICE, &args->collective_algorithm,
+         "play all-reduces, gathers and scatters in another way than the stack's"},
+        {"overlap", MCP_OPT_STRING, &args->overlap,
+         "what is hidden: none, all, or some of data, gather, tensor, context, expert, pipeline "
+         "joined by commas"},
+        {"placement", MCP_OPT_STRING, &args->placement,
+         "topology: ranks on consecutive GPUs; scrambled or scrambled:SEED: on nodes in any order"},
+        {"optimizer", MCP_OPT_CHOICE, &args->optimizer, "play the step of another optimizer"},
+        {"phase", MCP_OPT_CHOICE, &args->phase, "of one_bit_adam's run"},
+        {"report", MCP_OPT_FILE, &args->report,
+         "the step with charts: a page (FILE.html) or Markdown (FILE.md)"},
+        {"timeline", MCP_OPT_FILE, &args->timeline,
+         "write every op's start and end to FILE (FILE.jsonl: as JSON lines)"},
+        {"trace", MCP_OPT_FILE, &args->trace, "the same for chrome://tracing and ui.perfetto.dev"},
+        {"ranks", MCP_OPT_STRING, &args->ranks,
+         "whose ops these files hold: all, or 0,8..15 (the first rank of each stage)"},
+        {"max-spans", MCP_OPT_COUNT64, &args->max_spans,
+         "ops in such a file at most, from the step's beginning (a trace 100000, a timeline "
+         "1000000)"},
+        {"Noise and faults", MCP_OPT_HEADING, NULL, NULL},
+        {"noise", MCP_OPT_FRAC, &args->noise,
+         "spread of compute time by rank and slot (standard deviation of its logarithm)"},
+        {"seed", MCP_OPT_COUNT64, &args->seed, "of the noise"},
+        {"slow-rank", MCP_OPT_STRING, &args->slow_rank,
+         "RANK:FACTOR: one rank computes that many times slower"},
+        {"slow-link", MCP_OPT_STRING, &args->slow_link,
+         "TIER:FACTOR: the tier's links have that many times less bandwidth; TIER:FACTOR@RANK: "
+         "those of one rank"},
+        {"dead-link", MCP_OPT_STRING, &args->dead_link,
+         "TIER: the tier is gone, its traffic takes the next one's links; TIER@RANK: one rank's, "
+         "which then uses a neighbour's, if it has one"},
+    };
+    const struct mcp_usage usage = {
+        .command = "sim",
+        .summary = "play a plan in virtual time and show where time and memory go",
+        .synopsis = "PLAN [options]",
+        .description = description,
+        .min_operands = 1,
+        .max_operands = 1,
+        .options = options,
+        .num_options = MCP_COUNT_OF(options),
+        .examples = examples,
+    };
+    return mcp_options_parse(ctx, &usage, argc, argv);
+}
+
 enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
 {
     struct mcp_sim_args args = {.seed = 1,
@@ -108,65 +175,7 @@ enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
                                 .collective_algorithm = {-1, mcp_collective_algorithm_names,
                                                          MCP_NUM_COLLECTIVE_ALGORITHMS}};
     struct mcp_sim_case *played;
-    const struct mcp_option options[] = {
-        {"Playing", MCP_OPT_HEADING, NULL, NULL},
-        {"level", MCP_OPT_CHOICE, &args.level,
-         "op: every op on its stream, links are shared; slot: entries alone (where ranks are not "
-         "equal and no file of ops is asked for)"},
-        {"schedule", MCP_OPT_CHOICE, &args.schedule, "play the plan under another schedule"},
-        {"collective-algorithm", MCP_OPT_CHOICE, &args.collective_algorithm,
-         "play all-reduces, gathers and scatters in another way than the stack's"},
-        {"overlap", MCP_OPT_STRING, &args.overlap,
-         "what is hidden: none, all, or some of data, gather, tensor, context, expert, pipeline "
-         "joined by commas"},
-        {"placement", MCP_OPT_STRING, &args.placement,
-         "topology: ranks on consecutive GPUs; scrambled or scrambled:SEED: on nodes in any order"},
-        {"optimizer", MCP_OPT_CHOICE, &args.optimizer, "play the step of another optimizer"},
-        {"phase", MCP_OPT_CHOICE, &args.phase, "of one_bit_adam's run"},
-        {"report", MCP_OPT_FILE, &args.report,
-         "the step with charts: a page (FILE.html) or Markdown (FILE.md)"},
-        {"timeline", MCP_OPT_FILE, &args.timeline,
-         "write every op's start and end to FILE (FILE.jsonl: as JSON lines)"},
-        {"trace", MCP_OPT_FILE, &args.trace, "the same for chrome://tracing and ui.perfetto.dev"},
-        {"ranks", MCP_OPT_STRING, &args.ranks,
-         "whose ops these files hold: all, or 0,8..15 (the first rank of each stage)"},
-        {"max-spans", MCP_OPT_COUNT64, &args.max_spans,
-         "ops in such a file at most, from the step's beginning (a trace 100000, a timeline "
-         "1000000)"},
-        {"Noise and faults", MCP_OPT_HEADING, NULL, NULL},
-        {"noise", MCP_OPT_FRAC, &args.noise,
-         "spread of compute time by rank and slot (standard deviation of its logarithm)"},
-        {"seed", MCP_OPT_COUNT64, &args.seed, "of the noise"},
-        {"slow-rank", MCP_OPT_STRING, &args.slow_rank,
-         "RANK:FACTOR: one rank computes that many times slower"},
-        {"slow-link", MCP_OPT_STRING, &args.slow_link,
-         "TIER:FACTOR: the tier's links have that many times less bandwidth; TIER:FACTOR@RANK: "
-         "those of one rank"},
-        {"dead-link", MCP_OPT_STRING, &args.dead_link,
-         "TIER: the tier is gone, its traffic takes the next one's links; TIER@RANK: one rank's, "
-         "which then uses a neighbour's, if it has one"},
-    };
-    const struct mcp_usage usage = {
-        .command = "sim",
-        .summary = "play a plan in virtual time and show where time and memory go",
-        .synopsis = "PLAN [options]",
-        .description =
-            "PLAN is a file that plan -o wrote. Its step program is verified and played event by "
-            "event on its cluster: pipeline messages are waited for, data-parallel transfers run "
-            "beside compute, transfers that meet on a link share it. The difference from the "
-            "planner's price is shown with its reasons.",
-        .min_operands = 1,
-        .max_operands = 1,
-        .options = options,
-        .num_options = MCP_COUNT_OF(options),
-        .examples = "mcpplan sim plan.json\n"
-                    "mcpplan sim plan.json --trace trace.json --noise 0.02 --ranks 0..7\n"
-                    "mcpplan sim plan.json --noise 0.02 --seed 7\n"
-                    "mcpplan sim plan.json --collective-algorithm fastest\n"
-                    "mcpplan sim plan.json --slow-rank 3:1.2 --slow-link infiniband:2@3\n"
-                    "mcpplan sim plan.json --dead-link infiniband@3\n",
-    };
-    if (!mcp_options_parse(ctx, &usage, argc, argv))
+    if (!parse(ctx, &args, argc, argv))
         return ctx->status;
     if (args.report != NULL)
         MCP_TRY(mcp_report_file_check(args.report, &ctx->err));

@@ -178,8 +178,9 @@ static void add_savings_bars(struct mcp_report *report, const struct mcp_savings
     for (int i = 0; i < savings->count; i++) {
         const struct mcp_saving *row = &savings->rows[i];
         rows[i] = row->name;
-        values[i * NUM_PARTS + 1] = row->iteration_s * row->exposed_comm_frac;
-        values[i * NUM_PARTS] = row->iteration_s - values[i * NUM_PARTS + 1];
+        double *of_row = &values[(size_t)i * NUM_PARTS];
+        of_row[1] = row->iteration_s * row->exposed_comm_frac;
+        of_row[0] = row->iteration_s - of_row[1];
     }
     const struct mcp_report_bars bars = {"A step with each of them, mean over all ranks",
                                          NUM_PARTS,

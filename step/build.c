@@ -200,10 +200,16 @@ static int copy_of(const struct maker *m, int layer, int next)
     return (m->gathers - 1 - newer) & 1;
 }
 
-/* After every microbatch's gradients, or after the last one's of the chunk. */
+/* Gradients that are reduced once a step, with nothing to hide them. */
+static bool reduces_at_end(const struct maker *m)
+{
+    return m->plan->zero_stage < 2 && !m->plan->overlap.data;
+}
+
+/* After every microbatch's gradients, or bucket by bucket after the last one's of the chunk. */
 static void reduce_after(struct maker *m, int layer, bool last)
 {
-    if (m->plan->zero_stage >= 2 || last)
+    if (m->plan->zero_stage >= 2 || (last && !reduces_at_end(m)))
         add_entry(m, MCP_REDUCE, layer, 0);
 }
 
@@ -300,6 +306,8 @@ static void make_prologue(struct maker *m, int rank, struct mcp_program_class *c
 
 static void make_epilogue(struct maker *m, int rank, struct mcp_program_class *class)
 {
+    if (reduces_at_end(m))
+        each_layer(m, rank, MCP_REDUCE);
     each_layer(m, rank, MCP_EPILOGUE);
     add_entry(m, MCP_EPILOGUE, m->program->num_layers, 0);
     each_layer(m, rank, MCP_OPTIMIZER);

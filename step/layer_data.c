@@ -348,7 +348,7 @@ static void declare_buffers(struct mcp_builder *b)
 
 void mcp_build_data_blocks(struct mcp_builder *b)
 {
-    struct part parts[MCP_MAX_PARTS];
+    struct part parts[MCP_MAX_PARTS] = {{0}};
     int count = list_parts(b, parts);
     declare_buffers(b);
     for (int i = 0; i < count; i++)

@@ -22,7 +22,7 @@ void edit_build(struct bench *bench, const struct variant *variant)
     plan.pipeline_parallel = plan.tensor_parallel = plan.data_parallel = 2;
     plan.sequence_parallel = true;
     plan.zero_stage = variant->zero_stage;
-    plan.overlap.gather = true;
+    plan.overlap.gather = plan.overlap.data = true;
     plan.schedule = variant->schedule;
     job.sequence_length = 128;
     job.global_batch_size = 8;

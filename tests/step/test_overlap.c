@@ -100,6 +100,36 @@ Test(overlap, weights_come_ahead_or_when_they_are_at_hand)
     mcp_arena_free(s.arena);
 }
 
+static int reductions_in(const struct mcp_program *program, int first_slot, int end_slot)
+{
+    int count = 0;
+    for (int i = first_slot; i < end_slot; i++) {
+        const struct mcp_entry_list *list = &program->lists[program->classes[0].slots[i].list];
+        for (int e = 0; e < list->num_entries; e++)
+            count += list->entries[e].role == MCP_REDUCE;
+    }
+    return count;
+}
+
+/* Bucket by bucket within the last backward, or all of them after it. */
+Test(overlap, gradients_are_reduced_under_backward_or_after_it)
+{
+    struct setup s;
+    struct mcp_error err = {""};
+    struct mcp_program program;
+    fully_sharded(&s);
+    s.plan.zero_stage = 1;
+    for (int hides = 0; hides < 2; hides++) {
+        s.plan.overlap.data = hides;
+        mcp_program_build(s.arena, &s.question, &s.plan, &program);
+        cr_expect(eq(int, (int)mcp_program_verify(s.arena, &program, &err), 0), "%s", err.text);
+        int last = program.classes[0].num_slots - 1;
+        cr_expect(eq(int, reductions_in(&program, 0, last), hides ? 6 : 0));
+        cr_expect(eq(int, reductions_in(&program, last, last + 1), hides ? 0 : 6));
+    }
+    mcp_arena_free(s.arena);
+}
+
 /* Two sites of two nodes: nine tenths of what a rank sends leaves its node, half its site. */
 Test(overlap, all_to_all_pays_every_tier_that_it_crosses)
 {
