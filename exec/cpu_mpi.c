@@ -85,12 +85,12 @@ enum mcp_status mcp_cpu_world_agree(struct mcp_cpu_world *world, double *values,
                  "agreeing on numbers", err);
 }
 
-/* What two streams exchange with each other goes over one communicator. */
+/* What two streams exchange with each other goes over one communicator: those of messages
+ * are a send and the receive that takes it, in turn. */
 static int comm_of(enum mcp_stream stream)
 {
-    if (stream == MCP_STREAM_RECEIVE_PREVIOUS)
-        return MCP_STREAM_SEND_NEXT;
-    return stream == MCP_STREAM_RECEIVE_NEXT ? MCP_STREAM_SEND_PREVIOUS : (int)stream;
+    int message = (int)stream - MCP_STREAM_SEND_NEXT;
+    return message > 0 ? (int)stream - message % 2 : (int)stream;
 }
 
 /* Collective over the world: ranks outside of all groups take part with no colour. */

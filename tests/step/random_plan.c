@@ -356,6 +356,7 @@ static bool try_pass(struct rows *rows, int k, enum mcp_pass pass)
 
 static void draw_rows(struct mcp_arena *arena, struct dice *dice, int m, struct mcp_plan *plan)
 {
+    /* a deadlock cannot come: what is first on its way can always be taken */
     static const enum mcp_pass passes[3] = {MCP_PASS_FORWARD, MCP_PASS_BACKWARD,
                                             MCP_PASS_BACKWARD_WEIGHT};
     int p = plan->pipeline_parallel, stages = p * plan->virtual_stages, left = 3 * stages * m;
@@ -376,6 +377,13 @@ static void draw_rows(struct mcp_arena *arena, struct dice *dice, int m, struct 
     while (left > 0)
         left -= try_pass(&rows, between(dice, 0, stages - 1), passes[between(dice, 0, 2)]);
     plan->rows = rows.rows;
+}
+
+void random_rows_draw(struct mcp_arena *arena, uint64_t seed, int m, struct mcp_plan *plan)
+{
+    struct dice dice = {seed * UINT64_C(0x2545f4914f6cdd1d) + 1};
+    plan->schedule = MCP_CUSTOM;
+    draw_rows(arena, &dice, m, plan);
 }
 
 /* Of stages that are equal, or nearly. */

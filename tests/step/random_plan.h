@@ -19,6 +19,10 @@ struct random_plan {
  * schedule, with rows, those of custom ones in any order. */
 void random_plan_draw(struct mcp_arena *arena, uint64_t seed, struct random_plan *out);
 void random_plan_draw_any(struct mcp_arena *arena, uint64_t seed, struct random_plan *out);
+/* Makes the plan a custom one of `num_microbatches`, with rows in any order that its degrees
+ * and placement allow, backwards whole and in parts. */
+void random_rows_draw(struct mcp_arena *arena, uint64_t seed, int num_microbatches,
+                      struct mcp_plan *plan);
 /* One line for a failing test. */
 const char *random_plan_describe(struct mcp_arena *arena, const struct random_plan *drawn);
 

@@ -213,6 +213,55 @@ Test(pipeline, lead_hides_in_the_wait)
     mcp_arena_free(arena);
 }
 
+struct case_zero_bubble {
+    char name[32];
+    enum mcp_schedule schedule;
+    int64_t f, b, w; /* of the papers' formulas: W <= B, and W <= F where it counts twice */
+};
+ParameterizedTestParameters(pipeline, zero_bubble)
+{
+    static struct case_zero_bubble cases[] = {
+        {"H1, equal", MCP_ZB_H1, 100, 100, 100},  {"H1, measured", MCP_ZB_H1, 1856, 1930, 1705},
+        {"H1, light W", MCP_ZB_H1, 100, 130, 40}, {"H2, equal", MCP_ZB_H2, 100, 100, 100},
+        {"H2, light W", MCP_ZB_H2, 100, 100, 70}, {"H2, W half", MCP_ZB_H2, 100, 120, 50},
+    };
+    return cr_make_param_array(struct case_zero_bubble, cases, sizeof cases / sizeof *cases);
+}
+/* Qi et al. 2023, table 1: (p-1)(F+B-W) idle with the memory of 1F1B, (p-1)(F+B-2W) with
+ * twice that, on the rank that is longest at work: steps follow each other unhindered. */
+ParameterizedTest(struct case_zero_bubble *c, pipeline, zero_bubble)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    static struct mcp_slot_price prices[MCP_NUM_PASSES][MAX_STAGES];
+    struct mcp_pipeline_rank ranks[MAX_STAGES];
+    for (int k = 0; k < MAX_STAGES; k++) {
+        prices[MCP_PASS_FORWARD][k].body_ns = c->f;
+        prices[MCP_PASS_BACKWARD_INPUT][k].body_ns = c->b;
+        prices[MCP_PASS_BACKWARD_WEIGHT][k].body_ns = c->w;
+    }
+    for (int p = 2; p <= 32; p++)
+        for (int m = 2 * p; m <= 4 * p; m += p + 1) {
+            struct mcp_pipeline pipeline = {.schedule = c->schedule,
+                                            .pipeline_parallel = p,
+                                            .virtual_stages = 1,
+                                            .num_microbatches = m,
+                                            .forward = prices[MCP_PASS_FORWARD],
+                                            .backward = prices[MCP_PASS_BACKWARD],
+                                            .backward_input = prices[MCP_PASS_BACKWARD_INPUT],
+                                            .backward_weight = prices[MCP_PASS_BACKWARD_WEIGHT]};
+            int64_t longest = 0, twice = c->schedule == MCP_ZB_H2 ? 2 : 1;
+            mcp_pipeline_play(arena, &pipeline, ranks, NULL);
+            for (int r = 0; r < p; r++) {
+                int64_t span = ranks[r].end_ns - ranks[r].start_ns;
+                longest = span > longest ? span : longest;
+            }
+            cr_expect(
+                eq(i64, longest - m * (c->f + c->b + c->w), (p - 1) * (c->f + c->b - twice * c->w)),
+                "%s: p=%d m=%d", c->name, p, m);
+        }
+    mcp_arena_free(arena);
+}
+
 /* Equal stages with a message time c: the steady state takes t + 2c(p-1)/p a microbatch. */
 Test(pipeline, messages_slow_the_steady_state)
 {
