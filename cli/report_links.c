@@ -16,6 +16,7 @@ struct use {
     bool known;
     double busy_s[MCP_MAX_TIERS]; /* at full rate */
     double links_s;               /* from the first byte to the last, alone */
+    double sent_bytes;
 };
 
 struct links {
@@ -26,7 +27,7 @@ struct links {
     double step_s;
     struct use **uses; /* [type][role], by op; NULL until one is asked for */
     /* mean over stages: */
-    double busy_s[MCP_MAX_TIERS][NUM_TRAFFIC];
+    double busy_s[MCP_MAX_TIERS][NUM_TRAFFIC], sent_bytes[NUM_TRAFFIC];
     double (*over)[NUM_TRAFFIC][NUM_POINTS]; /* [tier] seconds busy in each part of the step */
 };
 
@@ -47,12 +48,14 @@ static void use_message(const struct links *links, const struct mcp_op *op, int 
         tier++;
     use->busy_s[tier] = message_bytes(op) / mcp_tier_bandwidth(&links->pricing, tier);
     use->links_s = use->busy_s[tier];
+    use->sent_bytes = message_bytes(op);
 }
 
 static void use_group(const struct links *links, const struct mcp_op *op, struct use *use)
 {
     struct mcp_transfer transfer;
     mcp_transfer_of(&links->pricing, op, &transfer);
+    use->sent_bytes = mcp_op_sent_bytes(op, mcp_group_size(links->pricing.plan, op->group));
     for (int i = 0; i < transfer.num_phases; i++) {
         const struct mcp_transfer_phase *phase = &transfer.phases[i];
         use->links_s += phase->links_s;
@@ -108,6 +111,7 @@ static void take_span(struct links *links, const struct mcp_timeline_span *span)
     const struct use use = use_of(links, entry, span->op, stage);
     double to_s = 1e-9 * (double)span->end_ns, from_s = 1e-9 * (double)span->start_ns;
     from_s = fmax(fmin(from_s, to_s - use.links_s), 0);
+    links->sent_bytes[traffic] += use.sent_bytes / links->pricing.plan->pipeline_parallel;
     for (int tier = 0; tier < links->num_tiers; tier++) {
         double busy_s = use.busy_s[tier] / links->pricing.plan->pipeline_parallel;
         links->busy_s[tier][traffic] += busy_s;
@@ -202,29 +206,32 @@ static void add_lines(struct mcp_report *report, const struct links *links, int 
 
 static void add_table(struct mcp_report *report, const struct links *links)
 {
-    static const struct mcp_column columns[] = {
-        {"tier", "", MCP_LEFT},  {"traffic", "", MCP_LEFT},      {"sent by a rank", "", MCP_RIGHT},
-        {"busy", "", MCP_RIGHT}, {"of the step", "", MCP_RIGHT}, {"a port has", "", MCP_RIGHT}};
     struct mcp_arena *arena = report->arena;
-    struct mcp_table *table = mcp_table_new(arena, columns, (int)MCP_COUNT_OF(columns));
+    struct mcp_column columns[2 + MCP_MAX_TIERS] = {{"traffic", "", MCP_LEFT},
+                                                    {"sent by a rank", "", MCP_RIGHT}};
     for (int tier = 0; tier < links->num_tiers; tier++)
-        for (int i = 0; i < NUM_TRAFFIC; i++) {
+        columns[2 + tier] = (struct mcp_column){
+            mcp_format(arena, "%s busy", tier_name(links, tier)), "", MCP_RIGHT};
+    struct mcp_table *table = mcp_table_new(arena, columns, 2 + links->num_tiers);
+    for (int i = 0; i < NUM_TRAFFIC; i++) {
+        if (!(links->sent_bytes[i] > 0))
+            continue;
+        mcp_table_cell(table, "%s", mcp_cost_names[FIRST + i]);
+        mcp_table_cell(table, "%s", mcp_show(arena, links->sent_bytes[i], MCP_BYTES));
+        for (int tier = 0; tier < links->num_tiers; tier++) {
             double busy_s = links->busy_s[tier][i];
-            double bandwidth = mcp_tier_bandwidth(&links->pricing, tier);
-            if (!(busy_s > 0))
-                continue;
-            mcp_table_cell(table, "%s", tier_name(links, tier));
-            mcp_table_cell(table, "%s", mcp_cost_names[FIRST + i]);
-            mcp_table_cell(table, "%s", mcp_show(arena, busy_s * bandwidth, MCP_BYTES));
-            mcp_table_cell(table, "%s", mcp_show(arena, busy_s, MCP_SECONDS));
-            mcp_table_cell(table, "%s", mcp_report_percent(arena, busy_s / links->step_s));
-            mcp_table_cell(table, "%s", mcp_show(arena, bandwidth, MCP_BYTES_PER_SECOND));
+            mcp_table_cell(table, "%s",
+                           busy_s > 0
+                               ? mcp_format(arena, "%s, %s", mcp_show(arena, busy_s, MCP_SECONDS),
+                                            mcp_report_percent(arena, busy_s / links->step_s))
+                               : "");
         }
+    }
     mcp_report_table(report, MCP_REPORT_TABLE, "", table);
     mcp_report_say(report, MCP_REPORT_NOTE, MCP_TONE_PLAIN,
                    "Means over stages, of one direction; received is as much. A port is busy for "
-                   "the time that its bytes take at the rate that large messages reach; what a "
-                   "stack hides counts as what stands alone does.");
+                   "the time that a transfer takes on it at full rate, a small one longer than its "
+                   "bytes; what a stack hides counts as what stands alone does.");
 }
 
 void mcp_report_step_links(struct mcp_report *report, const struct mcp_question *question,

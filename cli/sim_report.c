@@ -1,9 +1,11 @@
 /* cli/sim_report.c: a played step as a report: --report FILE.html or FILE.md. */
 #include "cli/commands.h"
 #include "cli/plan_view.h"
+#include "cli/report_links.h"
 #include "cli/report_parts.h"
 #include "cli/sim_view.h"
 #include "core/units.h"
+#include "step/build.h"
 
 #include <math.h>
 #include <string.h>
@@ -111,6 +113,17 @@ static void add_conditions(struct mcp_report *report, const struct mcp_sim_view 
                               view->question->stack->name));
 }
 
+/* Where ranks are equal: of others one would not stand for all. */
+static void add_links(struct mcp_report *report, const struct mcp_sim_view *view)
+{
+    const struct mcp_sim_options *options = view->options;
+    struct mcp_program *program = MCP_NEW(report->arena, struct mcp_program);
+    if (options->noise > 0 || options->slow_rank >= 0 || options->slow_port >= 0)
+        return;
+    mcp_program_build(report->arena, view->question, view->plan, program);
+    mcp_report_step_links(report, view->question, program);
+}
+
 enum mcp_status mcp_sim_report_write(struct mcp_context *ctx, const char *path,
                                      const struct mcp_sim_view *view)
 {
@@ -127,6 +140,7 @@ enum mcp_status mcp_sim_report_write(struct mcp_context *ctx, const char *path,
     mcp_report_step_gantt(&report, &step);
     add_time(&report, view);
     mcp_report_step_memory(&report, &step);
+    add_links(&report, view);
     add_conditions(&report, view);
     return mcp_report_file_write(ctx, path, &report);
 }

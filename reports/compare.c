@@ -198,22 +198,16 @@ static double duration_s(const struct mcp_timeline_span *span)
     return 1e-9 * (double)duration_ns(span);
 }
 
-/* Either may be NULL: in the other alone. */
-static void take(struct join *join, int rank, const struct mcp_timeline_span *a,
-                 const struct mcp_timeline_span *b)
+/* In one timeline alone. */
+static void take_alone(struct join *join, const struct mcp_timeline_span *span, bool in_a)
 {
-    struct mcp_compare_kind *kind = &join->kinds[kind_of(a ? a : b, b ? b : a)];
-    if (a && b) {
-        kind->num_both++;
-        kind->a_s += duration_s(a);
-        kind->b_s += duration_s(b);
-        keep_worst(&join->worst, (struct mcp_compare_pair){rank, a, b});
-    } else if (a) {
+    struct mcp_compare_kind *kind = &join->kinds[kind_of(span, span)];
+    if (in_a) {
         kind->num_a++;
-        kind->only_a_s += duration_s(a);
+        kind->only_a_s += duration_s(span);
     } else {
         kind->num_b++;
-        kind->only_b_s += duration_s(b);
+        kind->only_b_s += duration_s(span);
     }
 }
 
@@ -223,12 +217,16 @@ static void take_both(struct join *join, int rank, const struct mcp_timeline_spa
 {
     bool known = a->function < MCP_NUM_FUNCTIONS && b->function < MCP_NUM_FUNCTIONS;
     if (!known || a->function == b->function) {
-        take(join, rank, a, b);
+        struct mcp_compare_kind *kind = &join->kinds[kind_of(a, b)];
+        kind->num_both++;
+        kind->a_s += duration_s(a);
+        kind->b_s += duration_s(b);
+        keep_worst(&join->worst, (struct mcp_compare_pair){rank, a, b});
         return;
     }
     join->out->num_other++;
-    take(join, rank, a, NULL);
-    take(join, rank, NULL, b);
+    take_alone(join, a, true);
+    take_alone(join, b, false);
 }
 
 static void join_rank(struct join *join, int rank)
@@ -244,7 +242,7 @@ static void join_rank(struct join *join, int rank)
         if (order == 0)
             take_both(join, rank, &in_a[a], &in_b[b]);
         else
-            take(join, rank, order < 0 ? &in_a[a] : NULL, order > 0 ? &in_b[b] : NULL);
+            take_alone(join, order < 0 ? &in_a[a] : &in_b[b], order < 0);
         a += order <= 0;
         b += order >= 0;
     }

@@ -203,3 +203,28 @@ Test(cli, report_of_two_timelines)
     unlink(path);
     mcp_arena_free(arena);
 }
+
+/* ZeRO-1 reduces 4 bytes of gradient and gathers 2 of weight, each (d - 1)/d of what there is. */
+Test(cli, report_counts_bytes_on_links)
+{
+    char words[MAX_WORDS][WORD] = {"plan",
+                                   "--model=gpt2",
+                                   "--cluster=dgx-h100",
+                                   "--global-batch-size=64",
+                                   "--data-parallel=8",
+                                   "--zero-stage=1",
+                                   "--sequence-length=1024",
+                                   "--report",
+                                   "@",
+                                   "~"};
+    const double parameters = 124439808, mib = 1 << 20;
+    struct mcp_arena *arena = mcp_arena_new();
+    const char *markdown = written(arena, "a.md", words);
+    cr_assert(ne(ptr, (void *)markdown, NULL));
+    const char *row = NULL, *links = strstr(markdown, "sent by a rank");
+    cr_assert(links != NULL && (row = strstr(links, "\n| data | ")) != NULL, "%s", markdown);
+    double sent = strtod(row + strlen("\n| data | "), NULL) * mib;
+    cr_expect(gt(dbl, sent, 0.995 * 7 / 8 * 6 * parameters), "%s", row);
+    cr_expect(lt(dbl, sent, 1.005 * 7 / 8 * 6 * parameters), "%s", row);
+    mcp_arena_free(arena);
+}
