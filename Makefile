@@ -37,7 +37,7 @@ HEADERS   := $(wildcard $(addsuffix /*.h,$(FOLDERS)))
 BENCH_SRC := $(wildcard tests/bench/*.c)
 FUZZ_SRC  := $(wildcard tests/fuzz/fuzz_*.c)
 RANKS_SRC := $(wildcard tests/exec/ranks*.c)
-TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/% tests/exec/ranks.c,$(wildcard tests/*/*.c))
+TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/% $(filter-out %_cases.c,$(RANKS_SRC)),$(wildcard tests/*/*.c))
 PRESETS   := $(wildcard models/*.json topologies/*.json topologies/gpus/*.json stacks/*.json \
                         reports/page.*)
 MAIN_SRC  := $(wildcard exec/main_*.c)

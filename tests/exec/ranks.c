@@ -1,154 +1,12 @@
 /* tests/exec/ranks.c: trains the cases of one world size, each beside one rank. */
-#include "tests/exec/ranks.h"
+#include "tests/exec/ranks_edits.h"
 
-#include "exec/cpu_backend.h"
 #include "exec/init.h"
-#include "exec/train.h"
-#include "step/build.h"
-#include "step/estimate.h"
-#include "step/verify.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { SEQUENCE = 32, BATCH = 8 };
-
-static const char *const model_files[RANKS_MODELS] = {"tests/exec/models/gpt2-tiny.json",
-                                                      "tests/exec/models/llama-tiny.json",
-                                                      "tests/exec/models/moe-tiny.json"};
-
-/* --- data: each step's sequences, alike on all ranks --- */
-
-struct data {
-    int64_t step;
-    int vocabulary;
-    int32_t ids[SEQUENCE + 1];
-};
-
-/* Each token follows from the one before but for a little noise: there is something to learn. */
-static const int32_t *sequence(void *context, int64_t index)
-{
-    struct data *data = context;
-    uint32_t state = (uint32_t)(data->step * BATCH + index) * 2654435761u + 12345u;
-    int token = (int)(state % (uint32_t)data->vocabulary);
-    for (int i = 0; i <= SEQUENCE; i++) {
-        data->ids[i] = token;
-        state = state * 1664525u + 1013904223u;
-        int noise = (state >> 24) < 64 ? (int)((state >> 16) & 15) : 0;
-        token = (token * 7 + 3 + noise) % data->vocabulary;
-    }
-    return data->ids;
-}
-
-/* --- a program and its trainer --- */
-
-struct run {
-    struct mcp_arena *arena;
-    struct mcp_model model;
-    struct mcp_cluster cluster;
-    struct mcp_job job;
-    struct mcp_stack stack;
-    struct mcp_question question;
-    struct mcp_plan plan;
-    struct mcp_program program;
-    struct mcp_prediction prediction;
-    struct mcp_backend *backend;
-    struct mcp_backend_calls calls;
-    struct data data;
-    struct mcp_batch batch;
-    struct mcp_trainer *trainer;
-};
-
-static void stop(const struct mcp_error *err, const char *what)
-{
-    fprintf(stderr, "ranks: %s: %s\n", what, err->text);
-    exit(1);
-}
-
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        struct mcp_error err = {""};                                                               \
-        if ((call) != MCP_OK)                                                                      \
-            stop(&err, #call);                                                                     \
-    } while (0)
-
-static struct mcp_plan plan_of(const struct ranks_case *c)
-{
-    struct mcp_plan plan = mcp_plan_default();
-    plan.tensor_parallel = c->tensor;
-    plan.context_parallel = c->context;
-    plan.pipeline_parallel = c->pipeline;
-    plan.data_parallel = c->data;
-    plan.expert_parallel = c->expert;
-    plan.sequence_parallel = c->sequence_parallel;
-    plan.context_parallel_kind = (enum mcp_context_kind)c->context_kind;
-    plan.zero_stage = c->zero_stage;
-    plan.reshard_after_forward = c->reshard;
-    plan.schedule = (enum mcp_schedule)c->schedule;
-    plan.virtual_stages = c->virtual_stages;
-    plan.microbatch_size = c->microbatch_size;
-    return plan;
-}
-
-static bool build(struct run *run, const struct ranks_case *c)
-{
-    struct mcp_refusals refusals = {0};
-    memset(run, 0, sizeof *run);
-    run->arena = mcp_arena_new();
-    CHECK(mcp_model_load(run->arena, model_files[c->model], &run->model, &err));
-    CHECK(mcp_cluster_load(run->arena, "dgx-a100", &run->cluster, &err));
-    CHECK(mcp_stack_load(run->arena, "mcpplan-cpu", &run->stack, &err));
-    run->job = mcp_job_default();
-    run->job.precision = MCP_PRECISION_FP32;
-    run->job.attention = "flash2"; /* fused: what kernels of the CPU do */
-    run->job.sequence_length = SEQUENCE;
-    run->job.global_batch_size = BATCH;
-    run->question = (struct mcp_question){
-        .model = &run->model, .cluster = &run->cluster, .job = &run->job, .stack = &run->stack};
-    run->plan = plan_of(c);
-    CHECK(mcp_cluster_set_gpus(&run->cluster, mcp_plan_world(&run->plan), &err));
-    mcp_plan_uniform_chunks(run->arena, &run->plan, run->model.num_layers,
-                            (enum mcp_recompute)c->recompute);
-    if (!mcp_legal(run->arena, &run->question, &run->plan, &refusals)) {
-        fprintf(stderr, "ranks: refused: %s\n", refusals.items[0].text);
-        return false;
-    }
-    mcp_program_build(run->arena, &run->question, &run->plan, &run->program);
-    CHECK(mcp_program_verify(run->arena, &run->program, &err));
-    return true;
-}
-
-static enum mcp_status agree_alone(struct mcp_backend *backend, double *values, int count,
-                                   char operation, struct mcp_error *err)
-{
-    (void)backend, (void)values, (void)count, (void)operation, (void)err;
-    return MCP_OK;
-}
-
-static void begin(struct run *run, struct mcp_cpu_world *world, bool alone)
-{
-    const struct mcp_cpu_options options = {.timeout_s = 8};
-    struct mcp_train_options train = mcp_train_options_default();
-    train.rate = (struct mcp_learning_rate){.peak = 3e-3, .warmup_steps = 3};
-    train.seed = 7;
-    train.interpret.order = true;
-    run->calls = mcp_cpu_backend;
-    if (alone)
-        run->calls.agree = agree_alone;
-    run->data.vocabulary = run->model.vocab_size;
-    run->batch = (struct mcp_batch){sequence, &run->data};
-    CHECK(mcp_cpu_backend_open(run->arena, world, &run->program, &options, &run->backend, &err));
-    CHECK(mcp_trainer_new(run->arena, &run->program, alone ? 0 : mcp_cpu_world_rank(world),
-                          &run->calls, run->backend, &run->batch, &train, &run->trainer, &err));
-}
-
-static void end(struct run *run)
-{
-    run->calls.close(run->backend);
-    mcp_arena_free(run->arena);
-}
 
 /* --- gradients in one order: first moments after the first step, times a constant --- */
 
@@ -284,8 +142,7 @@ static void train(struct run *run, struct gradients *g, double *gradients, struc
 {
     struct mcp_step_report report;
     for (int step = 0; step < RANKS_STEPS; step++) {
-        run->data.step = step;
-        CHECK(mcp_trainer_step(run->trainer, &report, &err));
+        train_step(run, step, &report);
         out->losses[step] = report.loss;
         out->norms[step] = report.grad_norm;
         if (step == 0 && g != NULL)
@@ -293,17 +150,6 @@ static void train(struct run *run, struct gradients *g, double *gradients, struc
     }
     out->peak_bytes =
         mcp_pool_peak_bytes(mcp_interpreter_pool(mcp_trainer_interpreter(run->trainer)));
-}
-
-static double worst_of(const double *a, const double *b)
-{
-    double worst = 0;
-    for (int i = 0; i < RANKS_STEPS; i++) {
-        double relative = fabs(a[i] - b[i]) / fabs(b[i]);
-        if (!(relative <= worst))
-            worst = relative;
-    }
-    return worst;
 }
 
 /* The planner's peak of this rank's stage without what it reserves. */
@@ -331,8 +177,9 @@ static struct reference *reference_of(struct mcp_cpu_world *world, struct refere
         MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 1, MCP_RECOMPUTE_NONE};
     if (one->made)
         return one;
-    one->made = build(&one->run, &alone);
-    begin(&one->run, world, true);
+    one->made = plan_case(&one->run, &alone);
+    build_program(&one->run);
+    begin(&one->run, world, true, 0);
     list_tensors(&one->run, &one->gradients);
     train(&one->run, &one->gradients, one->gradients.values, &one->result);
     return one;
@@ -345,12 +192,13 @@ static void run_case(struct mcp_cpu_world *world, struct reference *all, int num
     struct reference *one = reference_of(world, all, c);
     struct run *many = MCP_NEW(one->run.arena, struct run);
     struct result got;
-    if (!build(many, c)) {
+    if (!plan_case(many, c)) {
         if (out != NULL)
             fprintf(out, "%d refused\n", number);
         return;
     }
-    begin(many, world, false);
+    build_program(many);
+    begin(many, world, false, 0);
     double *gradients = MCP_ARRAY(many->arena, one->gradients.count, double);
     train(many, &one->gradients, gradients, &got);
     const struct mcp_rank *rank = mcp_trainer_rank(many->trainer);
@@ -380,6 +228,8 @@ int main(int argc, char **argv)
             if (out != NULL)
                 fflush(out);
         }
+    if (only < 0)
+        run_edits(world, out);
     if (out != NULL)
         fclose(out);
     for (int i = 0; i < RANKS_MODELS; i++)

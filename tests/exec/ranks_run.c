@@ -1,0 +1,170 @@
+/* tests/exec/ranks_run.c: builds, trains and ends one run of a test. */
+#include "tests/exec/ranks_run.h"
+
+#include "step/verify.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const model_files[RANKS_MODELS] = {"tests/exec/models/gpt2-tiny.json",
+                                                      "tests/exec/models/llama-tiny.json",
+                                                      "tests/exec/models/moe-tiny.json"};
+
+/* --- data: each step's sequences, alike on all ranks --- */
+
+/* Each token follows from the one before but for a little noise: there is something to learn. */
+static const int32_t *sequence(void *context, int64_t index)
+{
+    struct data *data = context;
+    uint32_t state = (uint32_t)(data->step * BATCH + index) * 2654435761u + 12345u;
+    int token = (int)(state % (uint32_t)data->vocabulary);
+    for (int i = 0; i <= SEQUENCE; i++) {
+        data->ids[i] = token;
+        state = state * 1664525u + 1013904223u;
+        int noise = (state >> 24) < 64 ? (int)((state >> 16) & 15) : 0;
+        token = (token * 7 + 3 + noise) % data->vocabulary;
+    }
+    return data->ids;
+}
+
+/* --- a program and its trainer --- */
+
+void stop(const struct mcp_error *err, const char *what)
+{
+    fprintf(stderr, "ranks: %s: %s\n", what, err->text);
+    exit(1);
+}
+
+static struct mcp_plan plan_of(const struct ranks_case *c)
+{
+    struct mcp_plan plan = mcp_plan_default();
+    plan.tensor_parallel = c->tensor;
+    plan.context_parallel = c->context;
+    plan.pipeline_parallel = c->pipeline;
+    plan.data_parallel = c->data;
+    plan.expert_parallel = c->expert;
+    plan.sequence_parallel = c->sequence_parallel;
+    plan.context_parallel_kind = (enum mcp_context_kind)c->context_kind;
+    plan.zero_stage = c->zero_stage;
+    plan.reshard_after_forward = c->reshard;
+    plan.schedule = (enum mcp_schedule)c->schedule;
+    plan.virtual_stages = c->virtual_stages;
+    plan.microbatch_size = c->microbatch_size;
+    return plan;
+}
+
+bool plan_case(struct run *run, const struct ranks_case *c)
+{
+    struct mcp_refusals refusals = {0};
+    memset(run, 0, sizeof *run);
+    run->arena = mcp_arena_new();
+    run->clip_norm = mcp_train_options_default().clip_norm;
+    CHECK(mcp_model_load(run->arena, model_files[c->model], &run->model, &err));
+    CHECK(mcp_cluster_load(run->arena, "dgx-a100", &run->cluster, &err));
+    CHECK(mcp_stack_load(run->arena, "mcpplan-cpu", &run->stack, &err));
+    run->job = mcp_job_default();
+    run->job.precision = MCP_PRECISION_FP32;
+    run->job.attention = "flash2"; /* fused: what kernels of the CPU do */
+    run->job.sequence_length = SEQUENCE;
+    run->job.global_batch_size = BATCH;
+    run->question = (struct mcp_question){
+        .model = &run->model, .cluster = &run->cluster, .job = &run->job, .stack = &run->stack};
+    run->plan = plan_of(c);
+    CHECK(mcp_cluster_set_gpus(&run->cluster, mcp_plan_world(&run->plan), &err));
+    mcp_plan_uniform_chunks(run->arena, &run->plan, run->model.num_layers,
+                            (enum mcp_recompute)c->recompute);
+    if (!mcp_legal(run->arena, &run->question, &run->plan, &refusals)) {
+        fprintf(stderr, "ranks: refused: %s\n", refusals.items[0].text);
+        return false;
+    }
+    return true;
+}
+
+void build_program(struct run *run)
+{
+    mcp_program_build(run->arena, &run->question, &run->plan, &run->program);
+    CHECK(mcp_program_verify(run->arena, &run->program, &err));
+}
+
+static enum mcp_status agree_alone(struct mcp_backend *backend, double *values, int count,
+                                   char operation, struct mcp_error *err)
+{
+    (void)backend, (void)values, (void)count, (void)operation, (void)err;
+    return MCP_OK;
+}
+
+void begin(struct run *run, struct mcp_cpu_world *world, bool alone, double delay_s)
+{
+    const struct mcp_cpu_options options = {.timeout_s = 60, .delay_s = delay_s};
+    struct mcp_train_options train = mcp_train_options_default();
+    train.rate = (struct mcp_learning_rate){.peak = 3e-3, .warmup_steps = 3};
+    train.seed = 7;
+    train.clip_norm = run->clip_norm;
+    train.interpret.order = true;
+    run->calls = mcp_cpu_backend;
+    if (alone)
+        run->calls.agree = agree_alone;
+    run->data.vocabulary = run->model.vocab_size;
+    run->batch = (struct mcp_batch){sequence, &run->data};
+    CHECK(mcp_cpu_backend_open(run->arena, world, &run->program, &options, &run->backend, &err));
+    CHECK(mcp_trainer_new(run->arena, &run->program, alone ? 0 : mcp_cpu_world_rank(world),
+                          &run->calls, run->backend, &run->batch, &train, &run->trainer, &err));
+}
+
+void end(struct run *run)
+{
+    run->calls.close(run->backend);
+    mcp_arena_free(run->arena);
+}
+
+/* As one rank's class lists them, slot by slot. */
+static void check_order(const struct run *run)
+{
+    size_t count, at = 0;
+    const struct mcp_rank *rank = mcp_trainer_rank(run->trainer);
+    const struct mcp_program_class *class = &run->program.classes[rank->at.pipeline];
+    const struct mcp_op_key *order =
+        mcp_interpreter_order(mcp_trainer_interpreter(run->trainer), &count);
+    struct mcp_error wrong = {"ops ran in another order than the program's"};
+    for (int s = 0; s < class->num_slots; s++) {
+        const struct mcp_entry_list *list = &run->program.lists[class->slots[s].list];
+        for (int e = 0; e < list->num_entries; e++) {
+            const struct mcp_entry *entry = &list->entries[e];
+            int ops = run->program.types[entry->type].blocks[entry->role].num_ops;
+            for (int i = 0; i < ops; i++, at++)
+                if (at >= count || order[at].slot != s || order[at].entry != e || order[at].op != i)
+                    stop(&wrong, "order");
+        }
+    }
+    if (at != count)
+        stop(&wrong, "order");
+}
+
+void train_step(struct run *run, int step, struct mcp_step_report *report)
+{
+    run->data.step = step;
+    CHECK(mcp_trainer_step(run->trainer, report, &err));
+    check_order(run);
+}
+
+void train_losses(struct run *run, double losses[RANKS_STEPS])
+{
+    struct mcp_step_report report;
+    for (int step = 0; step < RANKS_STEPS; step++) {
+        train_step(run, step, &report);
+        losses[step] = report.loss;
+    }
+}
+
+double worst_of(const double *a, const double *b)
+{
+    double worst = 0;
+    for (int i = 0; i < RANKS_STEPS; i++) {
+        double relative = fabs(a[i] - b[i]) / fabs(b[i]);
+        if (!(relative <= worst))
+            worst = relative;
+    }
+    return worst;
+}

@@ -1,0 +1,61 @@
+/* tests/exec/ranks_run.h: a plan's program and its trainer on one rank of a test. */
+#ifndef TESTS_EXEC_RANKS_RUN_H
+#define TESTS_EXEC_RANKS_RUN_H
+
+#include "exec/cpu_backend.h"
+#include "exec/train.h"
+#include "step/build.h"
+#include "step/estimate.h"
+#include "tests/exec/ranks.h"
+
+enum { SEQUENCE = 32, BATCH = 8 };
+
+struct data {
+    int64_t step;
+    int vocabulary;
+    int32_t ids[SEQUENCE + 1];
+};
+
+struct run {
+    struct mcp_arena *arena;
+    struct mcp_model model;
+    struct mcp_cluster cluster;
+    struct mcp_job job;
+    struct mcp_stack stack;
+    struct mcp_question question;
+    struct mcp_plan plan;
+    struct mcp_program program;
+    double clip_norm;
+    struct mcp_prediction prediction;
+    struct mcp_backend *backend;
+    struct mcp_backend_calls calls;
+    struct data data;
+    struct mcp_batch batch;
+    struct mcp_trainer *trainer;
+};
+
+/* Ends the process with the sentence. */
+void stop(const struct mcp_error *err, const char *what);
+#define CHECK(call)                                                                                \
+    do {                                                                                           \
+        struct mcp_error err = {""};                                                               \
+        if ((call) != MCP_OK)                                                                      \
+            stop(&err, #call);                                                                     \
+    } while (0)
+
+/* The question and the plan of a case, legal; then its program. False: refused. */
+bool plan_case(struct run *run, const struct ranks_case *c);
+void build_program(struct run *run);
+/* Its rank with new weights; `alone`: a program of one rank, whatever the world is. Transfers
+ * start `delay_s` later than they could. */
+void begin(struct run *run, struct mcp_cpu_world *world, bool alone, double delay_s);
+void end(struct run *run);
+
+/* One step; checks that ops were launched in the program's order. */
+void train_step(struct run *run, int step, struct mcp_step_report *report);
+/* Losses of all steps. */
+void train_losses(struct run *run, double losses[RANKS_STEPS]);
+/* The largest relative difference; what NaN fails. */
+double worst_of(const double *a, const double *b);
+
+#endif
