@@ -10,15 +10,16 @@ enum { LARGEST_DRAW = 8 }; /* no normal draw is larger (sim/noise.c) */
 enum mcp_status mcp_sim_check_size(const struct mcp_plan *plan, const struct mcp_job *job,
                                    struct mcp_error *err)
 {
-    double slots = 2.0 * (double)mcp_num_microbatches(plan, job) * plan->virtual_stages *
+    int passes = mcp_plan_splits_backward(plan) ? 3 : 2;
+    double slots = (double)passes * (double)mcp_num_microbatches(plan, job) * plan->virtual_stages *
                    plan->pipeline_parallel;
     if (slots <= MCP_SIM_MOST_SLOTS)
         return MCP_OK;
     return mcp_fail(err, MCP_INVALID,
-                    "the step has %.0f slots (2 x microbatches x virtual_stages x "
+                    "the step has %.0f slots (%d x microbatches x virtual_stages x "
                     "pipeline_parallel); at most %d are played: a larger microbatch_size or a "
                     "smaller global_batch_size makes fewer",
-                    slots, MCP_SIM_MOST_SLOTS);
+                    slots, passes, MCP_SIM_MOST_SLOTS);
 }
 
 /* The slowest pool's. */

@@ -143,6 +143,15 @@ static bool is_last_pass(const struct walk *w)
     return w->last[at + (size_t)w->microbatch] == w->number;
 }
 
+/* Does nobody mention the layer's frame, or the gradient it was given, after this entry? Of a
+ * backward in parts the second may not need what the first did. */
+static bool is_last_use(const struct walk *w, struct mcp_operand at)
+{
+    const struct mcp_block *weight = &w->type->blocks[MCP_BACKWARD_WEIGHT];
+    return is_last_pass(w) || (w->entry->role == MCP_BACKWARD_INPUT && weight->num_ops > 0 &&
+                               !is_mentioned_after(weight, -1, at));
+}
+
 static void end_life(struct walk *w, int op, struct mcp_operand at)
 {
     if (is_mentioned_after(w->block, op, at))
@@ -152,7 +161,7 @@ static void end_life(struct walk *w, int op, struct mcp_operand at)
         w->live_bytes -= w->type->buffers[MCP_SPACE_BLOCK][at.index].capacity_bytes;
     }
     if (at.space == MCP_SPACE_FRAME && at.layer_offset == 0 && at.index != MCP_FRAME_DX &&
-        is_last_pass(w))
+        is_last_use(w, at))
         drop(w, w->entry->layer, at.index);
 }
 
@@ -173,12 +182,13 @@ static void run_op(struct walk *w, int i)
 static void end_entry(struct walk *w)
 {
     int layer = w->entry->layer, role = w->entry->role;
-    if (is_last_pass(w)) {
-        for (int i = 0; i < w->type->num_buffers[MCP_SPACE_FRAME]; i++)
-            if (i != MCP_FRAME_DX)
-                drop(w, layer, i);
+    const struct mcp_operand given = {MCP_SPACE_FRAME, 1, MCP_FRAME_DX};
+    for (int i = 0; i < w->type->num_buffers[MCP_SPACE_FRAME]; i++)
+        if (i != MCP_FRAME_DX &&
+            is_last_use(w, (struct mcp_operand){MCP_SPACE_FRAME, 0, (unsigned short)i}))
+            drop(w, layer, i);
+    if (is_last_use(w, given))
         drop(w, layer + 1, MCP_FRAME_DX);
-    }
     if (role == MCP_SEND_FORWARD || role == MCP_SEND_BACKWARD) {
         struct mcp_operand at = w->block->ops[0].reads[0];
         drop(w, layer + at.layer_offset, at.index);
@@ -238,7 +248,8 @@ static void each_entry(struct walk *w, void (*visit)(struct walk *))
 static void note_last(struct walk *w)
 {
     int role = w->entry->role;
-    bool backward = role == MCP_BACKWARD || role == MCP_BACKWARD_WEIGHT;
+    bool backward = role == MCP_BACKWARD || role == MCP_BACKWARD_INPUT ||
+                    role == MCP_BACKWARD_WEIGHT; /* the last of them counts */
     if (!backward || w->microbatch < 0)
         return;
     size_t m = (size_t)w->pool->program->num_microbatches;

@@ -1,6 +1,8 @@
 /* tests/step/test_split.c: backward_input and backward_weight together do what backward does. */
+#include "tests/step/random_plan.h"
 #include "tests/step/setup.h"
 
+#include "step/build.h"
 #include "step/price.h"
 
 #include <criterion/parameterized.h>
@@ -74,6 +76,40 @@ static void expect_own_scratch(const struct mcp_block *block, const char *name)
         }
 }
 
+static bool reads_or_writes(const struct mcp_operand *places, int count, struct mcp_operand at)
+{
+    for (int i = 0; i < count; i++)
+        if (memcmp(&places[i], &at, sizeof at) == 0)
+            return true;
+    return false;
+}
+
+static bool is_product(const struct mcp_op *op)
+{
+    return op->function == MCP_FN_MATMUL_TN_ACCUMULATE ||
+           op->function == MCP_FN_GROUPED_TN_ACCUMULATE;
+}
+
+/* What a weight gradient reads is not written any more when it is put off: a later op of
+ * the whole backward that changed it would change W's result. */
+static void expect_lasting_inputs(const struct mcp_block *whole, const char *name)
+{
+    for (int i = 0; i < whole->num_ops; i++)
+        for (int r = 0; is_product(&whole->ops[i]) && r < whole->ops[i].num_reads; r++)
+            for (int j = i + 1; j < whole->num_ops; j++)
+                cr_expect(!reads_or_writes(whole->ops[j].writes, whole->ops[j].num_writes,
+                                           whole->ops[i].reads[r]),
+                          "%s: op %d changes what op %d reads", name, j, i);
+}
+
+/* No gradient of weights is added to before W, so that W's can be reduced at once. */
+static void expect_gradients_in_weight_alone(const struct mcp_block *input, const char *name)
+{
+    for (int i = 0; i < input->num_ops; i++)
+        for (int w = 0; w < input->ops[i].num_writes; w++)
+            cr_expect(input->ops[i].writes[w].space >= MCP_SPACE_FRAME, "%s: op %d", name, i);
+}
+
 ParameterizedTest(struct split_case *c, split, does_the_same)
 {
     struct setup s;
@@ -98,5 +134,25 @@ ParameterizedTest(struct split_case *c, split, does_the_same)
     cr_expect(weight_gradients(input) == 0, "%s: B holds some", c->name);
     expect_own_scratch(input, c->name);
     expect_own_scratch(weight, c->name);
+    expect_lasting_inputs(whole, c->name);
+    expect_gradients_in_weight_alone(input, c->name);
     mcp_arena_free(s.arena);
+}
+
+/* The same of whatever layers there are. */
+Test(split, any_layer_can_be_split)
+{
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct random_plan drawn;
+        struct mcp_program program;
+        random_plan_draw_any(arena, seed, &drawn);
+        mcp_program_build(arena, &drawn.question, &drawn.plan, &program);
+        const char *says = random_plan_describe(arena, &drawn);
+        for (int t = 0; t < program.num_types; t++) {
+            expect_lasting_inputs(&program.types[t].blocks[MCP_BACKWARD], says);
+            expect_gradients_in_weight_alone(&program.types[t].blocks[MCP_BACKWARD_INPUT], says);
+        }
+        mcp_arena_free(arena);
+    }
 }
