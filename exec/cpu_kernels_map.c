@@ -94,10 +94,11 @@ static void gelu_tanh(int count, const float *x, float *out, float *slope)
 {
     for (int i = 0; i < count; i++) {
         float cube = x[i] * x[i] * x[i];
-        float t = mcp_tanhf(root_2_over_pi * (x[i] + cubic * cube));
+        float e = mcp_expf(2 * root_2_over_pi * (x[i] + cubic * cube));
+        float away = 1 / (e + 1), near = e * away; /* tanh is near - away, near + away 1 */
         float inner = root_2_over_pi * (1 + 3 * cubic * x[i] * x[i]);
-        out[i] = 0.5f * x[i] * (1 + t);
-        slope[i] = 0.5f * (1 + t) + 0.5f * x[i] * (1 - t * t) * inner;
+        out[i] = x[i] * near;
+        slope[i] = near + 2 * x[i] * away * near * inner;
     }
 }
 

@@ -33,9 +33,4 @@ static inline float mcp_sigmoidf(float x)
     return 1 / (1 + mcp_expf(-x));
 }
 
-static inline float mcp_tanhf(float x)
-{
-    return 1 - 2 / (mcp_expf(2 * x) + 1);
-}
-
 #endif
