@@ -80,19 +80,19 @@ static void set_indices(struct mcp_arena *arena, struct mcp_feed *feed, const in
 }
 
 enum mcp_status mcp_feed_open(struct mcp_arena *arena, const struct mcp_data *data,
-                              int64_t sequence_length, int64_t batch, const int64_t *indices,
-                              int64_t count, struct mcp_feed **out, struct mcp_error *err)
+                              const struct mcp_feed_options *options, struct mcp_feed **out,
+                              struct mcp_error *err)
 {
     struct mcp_feed *feed = MCP_NEW(arena, struct mcp_feed);
     *out = feed;
     feed->data = data;
-    feed->sequence_length = sequence_length;
-    feed->batch = batch;
-    feed->count = count;
+    feed->sequence_length = options->sequence_length;
+    feed->batch = options->batch;
+    feed->count = options->count;
     feed->wanted = -1;
-    set_indices(arena, feed, indices);
+    set_indices(arena, feed, options->indices);
     for (int i = 0; i < 2; i++)
-        feed->halves[i].ids = MCP_ARRAY(arena, count * (sequence_length + 1), int32_t);
+        feed->halves[i].ids = MCP_ARRAY(arena, feed->count * (feed->sequence_length + 1), int32_t);
     pthread_mutex_init(&feed->lock, NULL);
     pthread_cond_init(&feed->changed, NULL);
     const int failed = pthread_create(&feed->thread, NULL, work, feed);

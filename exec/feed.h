@@ -9,11 +9,17 @@
 
 struct mcp_feed;
 
-/* A step has `batch` sequences; this rank will ask for those at `indices` [count], each
- * below `batch`. The arena stops the thread; it must be freed before `data`'s files are. */
+/* A step has `batch` sequences; this rank will ask for those at `indices`, each below
+ * `batch`. */
+struct mcp_feed_options {
+    int64_t sequence_length, batch;
+    const int64_t *indices; /* [count]; copied */
+    int64_t count;
+};
+/* The arena stops the thread; it must be freed before `data`'s files are. */
 enum mcp_status mcp_feed_open(struct mcp_arena *arena, const struct mcp_data *data,
-                              int64_t sequence_length, int64_t batch, const int64_t *indices,
-                              int64_t count, struct mcp_feed **out, struct mcp_error *err);
+                              const struct mcp_feed_options *options, struct mcp_feed **out,
+                              struct mcp_error *err);
 
 /* The batch at positions `first` .. first + batch - 1 from now on; begins to read the one
  * after it. Adds the seconds waited to *wait_s. Fails with what reading failed with. */

@@ -66,8 +66,9 @@ static enum mcp_status open_feed(struct mcp_arena *arena, const struct mcp_run_s
     int64_t count = 0;
     MCP_TRY(mcp_data_open(arena, &run->options->data, 1, &options, &data, err));
     const int64_t *indices = own_sequences(arena, run->program, run->rank, &count);
-    return mcp_feed_open(arena, data, options.sequence_length, mcp_batch_sequences(run->program),
-                         indices, count, out, err);
+    const struct mcp_feed_options feed = {options.sequence_length,
+                                          mcp_batch_sequences(run->program), indices, count};
+    return mcp_feed_open(arena, data, &feed, out, err);
 }
 
 /* --- timeline: every rank's spans on all ranks, by sums of numbers --- */

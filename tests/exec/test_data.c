@@ -221,7 +221,9 @@ Test(data, feed_gives_what_data_holds, .init = set_up, .fini = tear_down)
     struct mcp_feed *feed;
     struct mcp_error err = {0};
     double wait_s = 0;
-    cr_assert(eq(int, mcp_feed_open(own, data, 5, 6, indices, 2, &feed, &err), MCP_OK));
+    cr_assert(
+        eq(int, mcp_feed_open(own, data, &(struct mcp_feed_options){5, 6, indices, 2}, &feed, &err),
+           MCP_OK));
     for (size_t k = 0; k < sizeof firsts / sizeof *firsts; k++) {
         cr_assert(eq(int, mcp_feed_step(feed, firsts[k], &wait_s, &err), MCP_OK));
         for (int i = 0; i < 2; i++) {
@@ -253,7 +255,9 @@ Test(data, feed_says_what_it_cannot_read, .init = set_up, .fini = tear_down)
     whole.data[2 * 12 + 1] = (char)0xff; /* in the third sequence */
     put_file(path, whole.data, whole.length);
     cr_assert(eq(int, mcp_data_open(arena, &path, 1, &options, &data, &err), MCP_OK));
-    cr_assert(eq(int, mcp_feed_open(arena, data, 5, 1, &index, 1, &feed, &err), MCP_OK));
+    cr_assert(eq(
+        int, mcp_feed_open(arena, data, &(struct mcp_feed_options){5, 1, &index, 1}, &feed, &err),
+        MCP_OK));
     cr_expect(eq(int, mcp_feed_step(feed, 0, &wait_s, &err), MCP_OK));
     cr_expect(eq(int, mcp_feed_step(feed, 1, &wait_s, &err), MCP_OK));
     cr_expect(eq(int, mcp_feed_step(feed, 2, &wait_s, &err), MCP_FORMAT));
