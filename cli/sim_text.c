@@ -16,8 +16,7 @@ double mcp_sim_view_iteration_s(const struct mcp_sim_view *view)
     return (double)view->result->step_ns * 1e-9;
 }
 
-void mcp_sim_view_term(struct mcp_sim_view *view, const char *name, const char *why,
-                       double seconds)
+void mcp_sim_view_term(struct mcp_sim_view *view, const char *name, const char *why, double seconds)
 {
     view->terms[view->num_terms++] = (struct mcp_sim_term){name, why, seconds, false};
 }

@@ -57,7 +57,7 @@ double mcp_sim_cell_share(const struct mcp_sim_unequal *unequal, int cell)
     if (!unequal->any)
         return 1;
     int count = unequal->cells.first[cell + 1] - unequal->cells.first[cell];
-    return (double)count / (mcp_plan_world(plan) / plan->pipeline_parallel);
+    return (double)count * plan->pipeline_parallel / mcp_plan_world(plan);
 }
 
 struct mcp_sim_stretch mcp_sim_stretch_of(const struct mcp_sim_unequal *unequal, int cell,
