@@ -220,6 +220,13 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
         {"timeout-s", MCP_OPT_DOUBLE, &args.run.timeout_s,
          "until a transfer that does not move has failed"},
         {"What it leaves", MCP_OPT_HEADING, NULL, NULL},
+        {"checkpoint-dir", MCP_OPT_FILE, &args.run.checkpoint_dir,
+         "folder of checkpoints; the last two are kept"},
+        {"checkpoint-every", MCP_OPT_COUNT, &args.checkpoint_every,
+         "steps; one more at the end, and on SIGTERM"},
+        {"resume", MCP_OPT_FLAG, &args.run.resume,
+         "go on from the newest whole checkpoint, of any layout"},
+        {"tensorboard-dir", MCP_OPT_FILE, &args.run.tensorboard_dir, "event files for TensorBoard"},
         {"metrics", MCP_OPT_FILE, &args.run.metrics, "one JSON object a step"},
         {"timeline", MCP_OPT_FILE, &args.run.timeline, "what each rank did when, in the last step"},
     };
@@ -249,5 +256,6 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
     args.run.warmup_steps = args.warmup_steps;
     args.run.decay_steps = args.decay_steps;
     args.run.decay = args.decay.value;
+    args.run.checkpoint_every = args.checkpoint_every;
     return train(ctx, &args);
 }

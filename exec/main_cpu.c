@@ -6,46 +6,55 @@
 #include "exec/cpu_backend.h"
 #include "exec/run.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 struct teller {
     int rank;
     bool terminal;
     const struct mcp_run_options *options;
-    FILE *metrics;
+    bool open_line; /* the cursor stands behind a step */
 };
-
-static void tell_metrics(const struct teller *teller, const struct mcp_step_report *r)
-{
-    struct mcp_arena *arena = mcp_arena_new();
-    struct mcp_text line = mcp_text_new(arena);
-    mcp_text_add(&line,
-                 "{\"step\":%lld,\"loss\":%.9g,\"grad_norm\":%.9g,\"learning_rate\":%.9g,"
-                 "\"tokens\":%lld,\"step_s\":%.6f,\"tokens_per_s\":%.6g,\"peak_memory_bytes\":%lld,"
-                 "\"data_wait_s\":%.6f,\"skipped\":%s}\n",
-                 (long long)r->step, r->loss, r->grad_norm, r->learning_rate, (long long)r->tokens,
-                 r->step_s, (double)r->tokens / r->step_s, (long long)r->peak_bytes, r->data_wait_s,
-                 r->skipped ? "true" : "false");
-    fputs(line.data, teller->metrics);
-    fflush(teller->metrics);
-    mcp_arena_free(arena);
-}
 
 static void tell_step(void *context, const struct mcp_step_report *report)
 {
-    const struct teller *teller = context;
+    struct teller *teller = context;
     bool last = report->step + 1 == teller->options->steps;
-    if (teller->metrics != NULL)
-        tell_metrics(teller, report);
     if (teller->rank != 0)
         return;
+    teller->open_line = teller->terminal && !last;
     fprintf(stderr, "%sstep %lld/%lld  loss %.4f  gradient %.3f  rate %.2e  %.0f tokens/s%s",
             teller->terminal ? "\r" : "", (long long)report->step + 1,
             (long long)teller->options->steps, report->loss, report->grad_norm,
             report->learning_rate, (double)report->tokens / report->step_s,
-            teller->terminal && !last ? "" : "\n");
+            teller->open_line ? "" : "\n");
     fflush(stderr);
+}
+
+static void tell_note(void *context, const char *sentence)
+{
+    struct teller *teller = context;
+    fprintf(stderr, "%smcpplan-exec-cpu: note: %s\n", teller->open_line ? "\n" : "", sentence);
+    teller->open_line = false;
+}
+
+/* SIGTERM is blocked; has it come? */
+static bool asks_to_stop(void *context)
+{
+    (void)context;
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, SIGTERM) == 1;
+}
+
+static double wall_clock(void *context)
+{
+    (void)context;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 /* Who fails first says why; those that only follow are silent. */
@@ -92,23 +101,6 @@ static enum mcp_status open_run(struct mcp_arena *arena, struct mcp_cpu_world *w
     return mcp_run_open(arena, setting, out, err);
 }
 
-static enum mcp_status open_metrics(struct teller *teller, struct mcp_error *err)
-{
-    const char *path = teller->options->metrics;
-    if (path == NULL || teller->rank != 0)
-        return MCP_OK;
-    teller->metrics = fopen(path, "w");
-    return teller->metrics != NULL ? MCP_OK : mcp_fail(err, MCP_IO, "cannot write %s", path);
-}
-
-static enum mcp_status train(struct mcp_run *run, struct teller *teller, struct mcp_error *err)
-{
-    MCP_TRY(mcp_run_steps(run, err));
-    if (teller->metrics != NULL && fclose(teller->metrics) != 0)
-        return mcp_fail(err, MCP_IO, "cannot write all of %s", teller->options->metrics);
-    return MCP_OK;
-}
-
 static enum mcp_status run_rank(struct mcp_arena *arena, struct mcp_cpu_world *world, int argc,
                                 char **argv)
 {
@@ -116,13 +108,14 @@ static enum mcp_status run_rank(struct mcp_arena *arena, struct mcp_cpu_world *w
     struct mcp_program program;
     struct mcp_run *run = NULL;
     struct mcp_error err = {""};
-    struct teller teller = {mcp_cpu_world_rank(world), isatty(STDERR_FILENO) == 1, &options, NULL};
+    struct teller teller = {mcp_cpu_world_rank(world), isatty(STDERR_FILENO) == 1, &options, false};
     struct mcp_run_setting setting = {
-        .options = &options, .program = &program, .observer = {tell_step, &teller}};
+        .options = &options,
+        .program = &program,
+        .observer = {tell_step, tell_note, asks_to_stop, wall_clock, &teller}};
     MCP_TRY(settle(world, prepare(arena, world, argc, argv, &options, &program, &err), &err));
-    MCP_TRY(settle(world, open_metrics(&teller, &err), &err));
     MCP_TRY(settle(world, open_run(arena, world, &setting, &run, &err), &err));
-    enum mcp_status status = train(run, &teller, &err);
+    enum mcp_status status = mcp_run_steps(run, &err);
     if (status != MCP_OK) { /* others wait for this rank */
         fprintf(stderr, "mcpplan-exec-cpu: %s\n", err.text);
         mcp_cpu_world_abort(world, (int)status);
@@ -135,6 +128,10 @@ int main(int argc, char **argv)
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_cpu_world *world = NULL;
     struct mcp_error err = {""};
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_BLOCK, &term, NULL); /* before any thread: a checkpoint, then the end */
     enum mcp_status status = mcp_cpu_world_open(arena, &argc, &argv, &world, &err);
     if (status == MCP_OK)
         status = run_rank(arena, world, argc, argv);

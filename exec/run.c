@@ -2,6 +2,8 @@
 #include "exec/run.h"
 
 #include "exec/feed.h"
+#include "exec/run_logs.h"
+#include "exec/save.h"
 #include "step/dump.h"
 #include "step/verify.h"
 
@@ -14,6 +16,10 @@ struct mcp_run {
     struct mcp_feed *feed;
     struct mcp_batch batch;
     struct mcp_trainer *trainer;
+    struct mcp_saved_rank saved;
+    struct mcp_run_logs logs;
+    struct mcp_checkpoint_state state; /* steps done, data seen */
+    int64_t checkpointed;              /* steps of the newest checkpoint; -1: none */
 };
 
 enum mcp_status mcp_run_load(struct mcp_arena *arena, const struct mcp_run_options *options,
@@ -57,11 +63,11 @@ static int64_t *own_sequences(struct mcp_arena *arena, const struct mcp_program 
 }
 
 static enum mcp_status open_feed(struct mcp_arena *arena, const struct mcp_run_setting *run,
-                                 struct mcp_feed **out, struct mcp_error *err)
+                                 uint64_t seed, struct mcp_feed **out, struct mcp_error *err)
 {
     const struct mcp_data_options options = {.sequence_length = mcp_sequence_tokens(run->program),
                                              .vocab_size = (int)vocabulary_of(run->program),
-                                             .seed = (uint64_t)run->options->seed};
+                                             .seed = seed};
     const struct mcp_data *data = NULL;
     int64_t count = 0;
     MCP_TRY(mcp_data_open(arena, &run->options->data, 1, &options, &data, err));
@@ -146,6 +152,45 @@ static enum mcp_status write_timeline(struct mcp_run *self, double step_s, struc
     return mcp_file_replace(run->options->timeline, text.data, text.length, err);
 }
 
+/* --- checkpoints --- */
+
+static enum mcp_status go_on(struct mcp_run *run, struct mcp_error *err)
+{
+    const struct mcp_run_options *options = run->setting.options;
+    const struct mcp_checkpoint *checkpoint = NULL;
+    struct mcp_text passed_over = mcp_text_new(run->arena);
+    run->state = (struct mcp_checkpoint_state){.seed = (uint64_t)options->seed, .loss_scale = 1};
+    run->checkpointed = -1;
+    if (!options->resume || options->checkpoint_dir == NULL)
+        return MCP_OK;
+    MCP_TRY(mcp_load_newest(run->arena, &run->saved, options->checkpoint_dir, &checkpoint,
+                            &passed_over, err));
+    if (run->setting.rank == 0 && passed_over.length > 0)
+        run->setting.observer.note(run->setting.observer.context, passed_over.data);
+    if (checkpoint == NULL)
+        return MCP_OK;
+    MCP_TRY(mcp_load_rank(&run->saved, checkpoint, err));
+    run->state = mcp_checkpoint_state(checkpoint);
+    run->checkpointed = run->state.step;
+    mcp_trainer_go_on(run->trainer, run->state.step);
+    return MCP_OK;
+}
+
+static enum mcp_status save(struct mcp_run *run, struct mcp_error *err)
+{
+    const char *folder = run->setting.options->checkpoint_dir;
+    if (folder == NULL || run->checkpointed == run->state.step)
+        return MCP_OK;
+    run->checkpointed = run->state.step;
+    return mcp_save_run(&run->saved, folder, &run->state, err);
+}
+
+static bool is_due(const struct mcp_run *run)
+{
+    int64_t every = run->setting.options->checkpoint_every;
+    return every > 0 && run->state.step % every == 0;
+}
+
 /* --- the run --- */
 
 enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setting *setting,
@@ -155,25 +200,54 @@ enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setti
     const struct mcp_train_options train = mcp_run_train_options(setting->options);
     run->arena = arena;
     run->setting = *setting;
-    MCP_TRY(open_feed(arena, setting, &run->feed, err));
-    run->batch = (struct mcp_batch){mcp_feed_sequence, run->feed};
     *out = run;
-    return mcp_trainer_new(arena, setting->program, setting->rank, setting->calls, setting->backend,
-                           &run->batch, &train, &run->trainer, err);
+    MCP_TRY(mcp_trainer_new(arena, setting->program, setting->rank, setting->calls,
+                            setting->backend, &run->batch, &train, &run->trainer, err));
+    run->saved =
+        (struct mcp_saved_rank){mcp_trainer_interpreter(run->trainer),
+                                mcp_trainer_rank(run->trainer), setting->calls, setting->backend};
+    MCP_TRY(go_on(run, err));
+    MCP_TRY(open_feed(arena, setting, run->state.seed, &run->feed, err));
+    run->batch = (struct mcp_batch){mcp_feed_sequence, run->feed};
+    return setting->rank == 0 ? mcp_run_logs_open(arena, setting, run->state.step, &run->logs, err)
+                              : MCP_OK;
+}
+
+static enum mcp_status run_step(struct mcp_run *run, struct mcp_step_report *report,
+                                struct mcp_error *err)
+{
+    const struct mcp_run_observer *observer = &run->setting.observer;
+    double wait_s = 0;
+    MCP_TRY(mcp_feed_step(run->feed, run->state.sequences_seen, &wait_s, err));
+    MCP_TRY(mcp_trainer_step(run->trainer, report, err));
+    report->data_wait_s = wait_s;
+    run->state.step++;
+    run->state.sequences_seen += mcp_batch_sequences(run->setting.program);
+    observer->step(observer->context, report);
+    if (run->setting.rank == 0)
+        MCP_TRY(mcp_run_logs_step(&run->logs, &run->setting, report, err));
+    return is_due(run) ? save(run, err) : MCP_OK;
+}
+
+/* One rank that is asked to end ends all. */
+static enum mcp_status is_over(struct mcp_run *run, bool *over, struct mcp_error *err)
+{
+    const struct mcp_run_observer *observer = &run->setting.observer;
+    double stops = observer->stop(observer->context);
+    MCP_TRY(run->setting.calls->agree(run->setting.backend, &stops, 1, '>', err));
+    *over = stops > 0;
+    return MCP_OK;
 }
 
 enum mcp_status mcp_run_steps(struct mcp_run *run, struct mcp_error *err)
 {
-    const struct mcp_run_setting *setting = &run->setting;
-    int64_t batch_sequences = mcp_batch_sequences(setting->program);
+    const struct mcp_run_options *options = run->setting.options;
     struct mcp_step_report report = {0};
-    for (int64_t step = 0; step < setting->options->steps; step++) {
-        double wait_s = 0;
-        MCP_TRY(mcp_feed_step(run->feed, step * batch_sequences, &wait_s, err));
-        MCP_TRY(mcp_trainer_step(run->trainer, &report, err));
-        report.data_wait_s = wait_s;
-        if (setting->observer.step != NULL)
-            setting->observer.step(setting->observer.context, &report);
+    bool over = false;
+    while (run->state.step < options->steps && !over) {
+        MCP_TRY(run_step(run, &report, err));
+        MCP_TRY(is_over(run, &over, err));
     }
-    return setting->options->timeline == NULL ? MCP_OK : write_timeline(run, report.step_s, err);
+    MCP_TRY(save(run, err));
+    return options->timeline == NULL ? MCP_OK : write_timeline(run, report.step_s, err);
 }

@@ -9,6 +9,12 @@
 /* Told after each step, on every rank. */
 struct mcp_run_observer {
     void (*step)(void *context, const struct mcp_step_report *report);
+    /* A sentence for the user, from rank 0: an alarm, a checkpoint that is passed over. */
+    void (*note)(void *context, const char *sentence);
+    /* Is the run to end after this step, on this rank? All ranks then end. */
+    bool (*stop)(void *context);
+    /* Seconds since 1970, for event files. */
+    double (*wall_s)(void *context);
     void *context;
 };
 
@@ -25,13 +31,15 @@ struct mcp_run_setting {
 enum mcp_status mcp_run_load(struct mcp_arena *arena, const struct mcp_run_options *options,
                              struct mcp_program *out, struct mcp_error *err);
 
-/* Opens the data and takes the rank's memory. Ranks may fail here one by one: they must agree
- * on going on before mcp_run_steps(). */
+/* Takes the rank's memory, opens data and logs, goes on from the newest checkpoint if the
+ * options say so. Ranks may fail here one by one: they must agree on going on before
+ * mcp_run_steps(). */
 struct mcp_run;
 enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setting *setting,
                              struct mcp_run **out, struct mcp_error *err);
 
-/* Trains for options->steps steps; then rank 0 writes the timeline of the last one. */
+/* Trains until options->steps steps are done, checkpoints included; writes a checkpoint at
+ * the end, and on rank 0 the timeline of the last step. */
 enum mcp_status mcp_run_steps(struct mcp_run *run, struct mcp_error *err);
 
 #endif

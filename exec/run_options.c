@@ -23,6 +23,7 @@ static const struct entry entries[] = {
     ENTRY("data", WORD, data),
     ENTRY("metrics", WORD, metrics),
     ENTRY("timeline", WORD, timeline),
+    ENTRY("tensorboard-dir", WORD, tensorboard_dir),
     ENTRY("checkpoint-dir", WORD, checkpoint_dir),
     ENTRY("steps", COUNT, steps),
     ENTRY("checkpoint-every", COUNT, checkpoint_every),

@@ -6,11 +6,12 @@
 #include "exec/train.h"
 
 struct mcp_run_options {
-    const char *program;        /* file of the step program */
-    const char *data;           /* file or folder of tokens */
-    const char *metrics;        /* one JSON object a step; NULL: none */
-    const char *timeline;       /* of the last step; NULL: none */
-    const char *checkpoint_dir; /* NULL: none */
+    const char *program;         /* file of the step program */
+    const char *data;            /* file or folder of tokens */
+    const char *metrics;         /* one JSON object a step; NULL: none */
+    const char *timeline;        /* of the last step; NULL: none */
+    const char *tensorboard_dir; /* event files; NULL: none */
+    const char *checkpoint_dir;  /* NULL: none */
     int64_t steps;
     int64_t checkpoint_every; /* steps; 0: at the end alone */
     bool resume;              /* from the newest checkpoint of checkpoint_dir */

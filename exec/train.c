@@ -78,6 +78,11 @@ enum mcp_status mcp_trainer_new(struct mcp_arena *arena, const struct mcp_progra
     return MCP_OK;
 }
 
+void mcp_trainer_go_on(struct mcp_trainer *trainer, int64_t step)
+{
+    trainer->step = step;
+}
+
 static void set_inputs(struct mcp_trainer *trainer)
 {
     const struct mcp_train_options *options = &trainer->options;

@@ -48,6 +48,8 @@ enum mcp_status mcp_trainer_new(struct mcp_arena *arena, const struct mcp_progra
                                 const struct mcp_train_options *options, struct mcp_trainer **out,
                                 struct mcp_error *err);
 
+/* The next step is `step`: of a run that goes on. */
+void mcp_trainer_go_on(struct mcp_trainer *trainer, int64_t step);
 /* The next step. */
 enum mcp_status mcp_trainer_step(struct mcp_trainer *trainer, struct mcp_step_report *report,
                                  struct mcp_error *err);

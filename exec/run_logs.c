@@ -1,0 +1,91 @@
+/* exec/run_logs.c: a step's numbers to files, and alarms to the user. */
+#include "exec/run_logs.h"
+
+#include "exec/names.h"
+
+enum { MAX_ALARMS = 16 };
+
+static int64_t layer_parameters(const struct mcp_program *program,
+                                const struct mcp_layer_type *type)
+{
+    const struct mcp_plan *plan = &program->plan;
+    int64_t total = 0;
+    for (int i = 0; i < type->num_weights; i++) {
+        const struct mcp_weight *w = &type->weights[i];
+        int64_t rows = mcp_weight_global_rows(w, plan->tensor_parallel);
+        int64_t experts = w->expert ? (int64_t)w->copies * plan->expert_parallel : 1;
+        bool table = type->facts.vocab_local > 0 && w->rows == type->facts.vocab_local;
+        if (!w->duplicate)
+            total += (table ? type->facts.vocab_size : rows) *
+                     mcp_weight_global_columns(w, plan->tensor_parallel) * experts;
+    }
+    return total;
+}
+
+int64_t mcp_program_parameters(struct mcp_arena *scratch, const struct mcp_program *program)
+{
+    bool *counted = MCP_ARRAY(scratch, program->num_layers + 1, bool);
+    int64_t total = 0;
+    for (int l = 0; l < program->num_lists; l++)
+        for (int e = 0; e < program->lists[l].num_entries; e++) {
+            const struct mcp_entry *entry = &program->lists[l].entries[e];
+            if (counted[entry->layer])
+                continue;
+            counted[entry->layer] = true;
+            total += layer_parameters(program, &program->types[entry->type]);
+        }
+    return total;
+}
+
+enum mcp_status mcp_run_logs_open(struct mcp_arena *arena, const struct mcp_run_setting *setting,
+                                  int64_t first_step, struct mcp_run_logs *out,
+                                  struct mcp_error *err)
+{
+    const struct mcp_run_options *options = setting->options;
+    const struct mcp_run_observer *observer = &setting->observer;
+    const struct mcp_monitor_limits limits = mcp_monitor_limits_default();
+    out->monitor = mcp_monitor_new(arena, &limits);
+    out->parameters = mcp_program_parameters(arena, setting->program);
+    if (options->metrics != NULL)
+        MCP_TRY(mcp_run_log_open(arena, options->metrics, first_step, &out->log, err));
+    if (options->tensorboard_dir == NULL)
+        return MCP_OK;
+    return mcp_events_open(arena, options->tensorboard_dir, observer->wall_s(observer->context),
+                           &out->events, err);
+}
+
+static struct mcp_step_metrics metrics_of(const struct mcp_run_logs *logs,
+                                          const struct mcp_run_setting *setting,
+                                          const struct mcp_step_report *report)
+{
+    struct mcp_step_metrics metrics = mcp_step_metrics_unknown(report->step);
+    metrics.tokens = report->tokens;
+    metrics.loss = report->loss;
+    metrics.grad_norm = report->grad_norm;
+    metrics.learning_rate = report->learning_rate;
+    metrics.loss_scale = 1;
+    metrics.step_s = report->step_s + report->data_wait_s;
+    metrics.data_wait_s = report->data_wait_s;
+    metrics.peak_memory_bytes = report->peak_bytes;
+    metrics.parameters = logs->parameters;
+    metrics.skipped = report->skipped;
+    metrics.warming_up = report->step < setting->options->warmup_steps;
+    return metrics;
+}
+
+enum mcp_status mcp_run_logs_step(struct mcp_run_logs *logs, const struct mcp_run_setting *setting,
+                                  const struct mcp_step_report *report, struct mcp_error *err)
+{
+    const struct mcp_run_observer *observer = &setting->observer;
+    const struct mcp_step_metrics metrics = metrics_of(logs, setting, report);
+    struct mcp_alarm alarms[MAX_ALARMS];
+    int count = mcp_monitor_step(logs->monitor, &metrics, alarms, MAX_ALARMS);
+    for (int i = 0; i < count; i++)
+        observer->note(observer->context, alarms[i].text);
+    if (logs->log != NULL)
+        MCP_TRY(mcp_run_log_step(logs->log, &metrics, alarms, count, err));
+    if (logs->events == NULL)
+        return MCP_OK;
+    mcp_run_scalars(logs->events, &metrics);
+    return mcp_events_flush(logs->events, observer->wall_s(observer->context), report->step, err);
+}

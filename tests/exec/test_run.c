@@ -1,0 +1,136 @@
+/* tests/exec/test_run.c: options as words, learning rates, new weights. */
+#include "core/arena.h"
+#include "core/text.h"
+#include "exec/init.h"
+#include "exec/run_options.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+#include <math.h>
+#include <string.h>
+
+struct case_rate {
+    char name[40];
+    struct mcp_learning_rate rate;
+    int64_t step;
+    double want;
+};
+ParameterizedTestParameters(run, rates)
+{
+    static struct case_rate cases[] = {
+        {"the first step of a warm-up", {5e-5, 0, 5000, 0, MCP_DECAY_CONSTANT}, 0, 1e-8},
+        {"half of the warm-up", {4, 0, 10, 0, MCP_DECAY_CONSTANT}, 4, 2},
+        {"the end of the warm-up", {4, 0, 10, 0, MCP_DECAY_CONSTANT}, 9, 4},
+        {"constant for ever", {4, 1, 10, 5, MCP_DECAY_CONSTANT}, 1000, 4},
+        {"no warm-up", {4, 0, 0, 0, MCP_DECAY_CONSTANT}, 0, 4},
+        {"a quarter along a line", {4, 0, 10, 100, MCP_DECAY_LINEAR}, 35, 3},
+        {"the floor of a line", {4, 1, 10, 100, MCP_DECAY_LINEAR}, 110, 1},
+        {"below no floor", {4, 1, 10, 100, MCP_DECAY_LINEAR}, 500, 1},
+        {"half of a cosine", {4, 2, 0, 100, MCP_DECAY_COSINE}, 50, 3},
+        {"the end of a cosine", {4, 2, 0, 100, MCP_DECAY_COSINE}, 100, 2},
+        {"no steps to fall in", {4, 2, 3, 0, MCP_DECAY_COSINE}, 3, 2},
+    };
+    return cr_make_param_array(struct case_rate, cases, MCP_COUNT_OF(cases));
+}
+ParameterizedTest(struct case_rate *c, run, rates)
+{
+    double got = mcp_learning_rate_at(&c->rate, c->step);
+    cr_expect(fabs(got - c->want) <= 1e-12, "%s: %g, not %g", c->name, got, c->want);
+}
+
+struct case_words {
+    char name[40];
+    char words[6][24];
+    enum mcp_status want;
+    char says[48];
+};
+ParameterizedTestParameters(run, words)
+{
+    static struct case_words cases[] = {
+        {"program and data are enough", {"--program", "p", "--data", "d"}, MCP_OK, ""},
+        {"a flag", {"--program", "p", "--data", "d", "--resume"}, MCP_OK, ""},
+        {"nothing", {""}, MCP_USAGE, "--program and --data are needed"},
+        {"an unknown option", {"--program", "p", "--speed", "9"}, MCP_USAGE, "'--speed'"},
+        {"a word that is no option", {"program"}, MCP_USAGE, "'program'"},
+        {"a value left out", {"--program"}, MCP_USAGE, "--program needs a value"},
+        {"twice", {"--data", "d", "--data", "e"}, MCP_USAGE, "--data is there twice"},
+        {"a count that is none", {"--steps", "many"}, MCP_USAGE, "--steps many"},
+        {"a negative rate", {"--learning-rate", "-1"}, MCP_USAGE, "--learning-rate -1"},
+        {"an unknown decay", {"--decay", "steep"}, MCP_USAGE, "constant, linear or cosine"},
+    };
+    return cr_make_param_array(struct case_words, cases, MCP_COUNT_OF(cases));
+}
+ParameterizedTest(struct case_words *c, run, words)
+{
+    char program[] = "mcpplan-exec-cpu";
+    char *argv[8] = {program};
+    int argc = 1;
+    struct mcp_error err = {""};
+    struct mcp_run_options options = mcp_run_options_default();
+    while (argc < 7 && c->words[argc - 1][0] != '\0') {
+        argv[argc] = c->words[argc - 1];
+        argc++;
+    }
+    enum mcp_status got = mcp_run_options_parse(argc, argv, &options, &err);
+    cr_expect(eq(int, (int)got, (int)c->want), "%s: %s", c->name, err.text);
+    cr_expect(ne(ptr, strstr(err.text, c->says), NULL), "%s: %s", c->name, err.text);
+}
+
+/* What cli hands over is what the ranks read. */
+Test(run, options_there_and_back)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_run_options given = mcp_run_options_default(), got = mcp_run_options_default();
+    struct mcp_error err = {""};
+    const char **words;
+    char *argv[64];
+    given.program = "a program.json";
+    given.data = "d";
+    given.checkpoint_dir = "c";
+    given.steps = 1LL << 40;
+    given.resume = true;
+    given.learning_rate = 0.1 + 0.2;
+    given.min_learning_rate = 1e-300;
+    given.decay = MCP_DECAY_COSINE;
+    given.clip_norm = 0;
+    int count = mcp_run_options_words(arena, &given, &words);
+    cr_assert(count < 63);
+    argv[0] = mcp_strdup(arena, "x");
+    for (int i = 0; i < count; i++)
+        argv[i + 1] = mcp_strdup(arena, words[i]);
+    cr_assert(mcp_run_options_parse(count + 1, argv, &got, &err) == MCP_OK, "%s", err.text);
+    cr_expect(eq(str, (char *)got.program, (char *)given.program));
+    cr_expect(eq(str, (char *)got.checkpoint_dir, (char *)given.checkpoint_dir));
+    cr_expect(got.timeline == NULL);
+    got.program = given.program;
+    got.data = given.data;
+    got.checkpoint_dir = given.checkpoint_dir;
+    cr_expect(memcmp(&got, &given, sizeof got) == 0);
+    mcp_arena_free(arena);
+}
+
+/* Standard normal to the moments that 200,000 numbers show, and no two tensors alike. */
+Test(run, new_weights_are_normal)
+{
+    enum { COUNT = 200000 };
+    const uint64_t keys[] = {mcp_init_key(1, "qkv", 1, 0), mcp_init_key(1, "qkv", 2, 0),
+                             mcp_init_key(2, "qkv", 1, 0), mcp_init_key(1, "out", 1, 0),
+                             mcp_init_key(1, "qkv", 1, 1)};
+    for (size_t k = 0; k < MCP_COUNT_OF(keys); k++) {
+        double sum = 0, squares = 0, fourths = 0, lag = 0, across = 0;
+        for (int64_t x = 0; x < COUNT; x++) {
+            double value = (double)mcp_init_normal(keys[k], x);
+            sum += value;
+            squares += value * value;
+            fourths += value * value * value * value;
+            lag += value * (double)mcp_init_normal(keys[k], x + 1);
+            across += value * (double)mcp_init_normal(keys[(k + 1) % MCP_COUNT_OF(keys)], x);
+        }
+        cr_expect(fabs(sum / COUNT) <= 0.012, "key %zu: mean %g", k, sum / COUNT);
+        cr_expect(fabs(squares / COUNT - 1) <= 0.02, "key %zu: variance %g", k, squares / COUNT);
+        cr_expect(fabs(fourths / COUNT - 3) <= 0.2, "key %zu: kurtosis %g", k, fourths / COUNT);
+        cr_expect(fabs(lag / COUNT) <= 0.012, "key %zu: lag %g", k, lag / COUNT);
+        cr_expect(fabs(across / COUNT) <= 0.012, "key %zu: across %g", k, across / COUNT);
+    }
+}
