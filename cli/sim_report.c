@@ -101,10 +101,10 @@ static void add_conditions(struct mcp_report *report, const struct mcp_sim_view 
     if (view->dead_link)
         mcp_report_say(report, MCP_REPORT_POINT, MCP_TONE_PLAIN,
                        mcp_format(arena, "A dead link: %s.", view->dead_link));
-    mcp_report_say(report, MCP_REPORT_POINT, MCP_TONE_PLAIN,
-                   mcp_format(arena, "Collectives: %s.",
-                              mcp_collective_algorithm_names[view->question->stack
-                                                                 ->collective_algorithm]));
+    mcp_report_say(
+        report, MCP_REPORT_POINT, MCP_TONE_PLAIN,
+        mcp_format(arena, "Collectives: %s.",
+                   mcp_collective_algorithm_names[view->question->stack->collective_algorithm]));
     mcp_report_say(report, MCP_REPORT_POINT, MCP_TONE_PLAIN,
                    mcp_format(arena,
                               "Prices of ops are the planner's: ± %.1f %%, as the stack %s states. "
