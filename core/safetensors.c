@@ -60,7 +60,7 @@ static const struct format *find_format(const char *name)
 static enum mcp_status read_shape(struct mcp_json *json, struct mcp_tensor *tensor,
                                   int64_t *elements, struct mcp_error *err)
 {
-    struct mcp_json *shape;
+    struct mcp_json *shape = NULL;
     MCP_TRY(mcp_json_array(json, "shape", &shape, err));
     const size_t count = mcp_json_count(shape);
     if (count > MCP_TENSOR_MAX_DIMS)
@@ -79,8 +79,8 @@ static enum mcp_status read_shape(struct mcp_json *json, struct mcp_tensor *tens
 static enum mcp_status read_offsets(const struct reader *reader, struct mcp_json *json,
                                     struct mcp_tensor *tensor, struct mcp_error *err)
 {
-    struct mcp_json *offsets;
-    int64_t begin, end;
+    struct mcp_json *offsets = NULL;
+    int64_t begin = 0, end = 0;
     MCP_TRY(mcp_json_array(json, "data_offsets", &offsets, err));
     if (mcp_json_count(offsets) != 2)
         return mcp_json_fail(offsets, err, "%zu numbers, expected [begin, end]",
@@ -99,7 +99,7 @@ static enum mcp_status read_tensor(const struct reader *reader, const char *name
                                    struct mcp_json *json, struct mcp_error *err)
 {
     struct mcp_tensor *tensor = &reader->out->tensors[reader->out->num_tensors];
-    int64_t elements, bytes;
+    int64_t elements = 0, bytes = 0;
     tensor->name = name;
     if (!mcp_json_is_object(json))
         return mcp_json_fail(json, err, "expected an object with dtype, shape and data_offsets");
@@ -139,7 +139,7 @@ static enum mcp_status read_entries(struct reader *reader, struct mcp_json *head
     const size_t count = mcp_json_count(header);
     reader->out->tensors = MCP_ARRAY(reader->arena, count, struct mcp_tensor);
     for (size_t i = 0; i < count; i++) {
-        const char *name;
+        const char *name = NULL;
         struct mcp_json *json = mcp_json_member(header, i, &name);
         if (mcp_same(name, "__metadata__"))
             MCP_TRY(read_notes(reader, json, err));

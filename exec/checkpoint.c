@@ -25,10 +25,10 @@ const char *mcp_checkpoint_path(struct mcp_arena *arena, const char *folder, int
     return mcp_format(arena, "%s/step-%012" PRId64, folder, step);
 }
 
-static const char *shard_path(struct mcp_arena *arena, const char *folder, int64_t step, int rank)
+static const char *shard_path(struct mcp_arena *arena, const struct mcp_checkpoint_file *file)
 {
-    return mcp_format(arena, "%s/%s", mcp_checkpoint_path(arena, folder, step),
-                      mcp_checkpoint_shard_name(arena, rank));
+    return mcp_format(arena, "%s/%s", mcp_checkpoint_path(arena, file->folder, file->step),
+                      mcp_checkpoint_shard_name(arena, file->rank));
 }
 
 const char *mcp_checkpoint_shard_name(struct mcp_arena *arena, int rank)
@@ -162,33 +162,34 @@ uint32_t mcp_checkpoint_seal_file(uint32_t seal, const struct mcp_file_digest *d
 static void describe(struct mcp_arena *arena, const struct mcp_checkpoint_part *part, int index,
                      struct mcp_tensor *tensor, struct mcp_tensor_note *note)
 {
-    const struct mcp_piece *piece = part->piece;
-    *tensor = (struct mcp_tensor){
-        .name = mcp_format(arena, "%s:%s:%d", mcp_value_kind_names[part->kind], piece->name, index),
-        .dtype = MCP_F32,
-        .num_dims = 1,
-        .shape = {part->count},
-        .data = part->data};
+    const struct mcp_value_range *range = &part->range;
+    const struct mcp_piece *piece = range->piece;
+    *tensor =
+        (struct mcp_tensor){.name = mcp_format(arena, "%s:%s:%d", mcp_value_kind_names[range->kind],
+                                               piece->name, index),
+                            .dtype = MCP_F32,
+                            .num_dims = 1,
+                            .shape = {range->count},
+                            .data = part->data};
     note->key = tensor->name;
     note->value = mcp_format(
         arena, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64,
         piece->tensor_rows, piece->tensor_columns, piece->first_row, piece->rows,
-        piece->first_column, piece->columns, part->begin);
+        piece->first_column, piece->columns, range->begin);
 }
 
-enum mcp_status mcp_checkpoint_write(struct mcp_arena *arena, const char *folder, int64_t step,
-                                     int rank, const struct mcp_checkpoint_part *parts,
-                                     int num_parts, struct mcp_file_digest *digest,
-                                     struct mcp_error *err)
+enum mcp_status mcp_checkpoint_write(struct mcp_arena *arena,
+                                     const struct mcp_checkpoint_file *file,
+                                     const struct mcp_checkpoint_part *parts, int num_parts,
+                                     struct mcp_file_digest *digest, struct mcp_error *err)
 {
-    struct mcp_safetensors file = {.path = shard_path(arena, folder, step, rank),
-                                   .num_tensors = num_parts,
-                                   .num_notes = num_parts};
-    file.tensors = MCP_ARRAY(arena, num_parts + 1, struct mcp_tensor);
-    file.notes = MCP_ARRAY(arena, num_parts + 1, struct mcp_tensor_note);
+    struct mcp_safetensors out = {
+        .path = shard_path(arena, file), .num_tensors = num_parts, .num_notes = num_parts};
+    out.tensors = MCP_ARRAY(arena, num_parts + 1, struct mcp_tensor);
+    out.notes = MCP_ARRAY(arena, num_parts + 1, struct mcp_tensor_note);
     for (int i = 0; i < num_parts; i++)
-        describe(arena, &parts[i], i, &file.tensors[i], &file.notes[i]);
-    return mcp_safetensors_write(arena, &file, digest, err);
+        describe(arena, &parts[i], i, &out.tensors[i], &out.notes[i]);
+    return mcp_safetensors_write(arena, &out, digest, err);
 }
 
 enum mcp_status mcp_checkpoint_commit(struct mcp_arena *arena, const char *folder,

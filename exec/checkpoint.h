@@ -33,11 +33,21 @@ struct mcp_checkpoint_state {
 };
 
 /* Elements [begin, begin + count) of a piece's rectangle, row-major. */
-struct mcp_checkpoint_part {
+struct mcp_value_range {
     enum mcp_value_kind kind;
     const struct mcp_piece *piece;
     int64_t begin, count;
-    const float *data; /* [count] */
+};
+struct mcp_checkpoint_part {
+    struct mcp_value_range range;
+    const float *data; /* [range.count] */
+};
+
+/* One rank's file of a checkpoint. */
+struct mcp_checkpoint_file {
+    const char *folder;
+    int64_t step;
+    int rank;
 };
 
 /* Writing, in this order. 1: rank 0 alone, before any other. An unfinished or finished
@@ -45,10 +55,10 @@ struct mcp_checkpoint_part {
 enum mcp_status mcp_checkpoint_begin(struct mcp_arena *arena, const char *folder, int64_t step,
                                      struct mcp_error *err);
 /* 2: every rank. */
-enum mcp_status mcp_checkpoint_write(struct mcp_arena *arena, const char *folder, int64_t step,
-                                     int rank, const struct mcp_checkpoint_part *parts,
-                                     int num_parts, struct mcp_file_digest *digest,
-                                     struct mcp_error *err);
+enum mcp_status mcp_checkpoint_write(struct mcp_arena *arena,
+                                     const struct mcp_checkpoint_file *file,
+                                     const struct mcp_checkpoint_part *parts, int num_parts,
+                                     struct mcp_file_digest *digest, struct mcp_error *err);
 /* 3: rank 0 alone, with the digests of all `world` files, once all ranks have theirs. */
 enum mcp_status mcp_checkpoint_commit(struct mcp_arena *arena, const char *folder,
                                       const struct mcp_checkpoint_state *state, int world,
@@ -72,11 +82,10 @@ enum mcp_status mcp_checkpoint_newest(struct mcp_arena *arena, const char *folde
                                       struct mcp_text *passed_over, struct mcp_error *err);
 struct mcp_checkpoint_state mcp_checkpoint_state(const struct mcp_checkpoint *checkpoint);
 
-/* out[count]: elements [begin, begin + count) of a piece. MCP_INVALID when the checkpoint
- * has no such tensor, another shape of it, or not all of it. */
+/* out[range->count]. MCP_INVALID when the checkpoint has no such tensor, another shape of
+ * it, or not all of it. */
 enum mcp_status mcp_checkpoint_read(const struct mcp_checkpoint *checkpoint,
-                                    enum mcp_value_kind kind, const struct mcp_piece *piece,
-                                    int64_t begin, int64_t count, float *out,
+                                    const struct mcp_value_range *range, float *out,
                                     struct mcp_error *err);
 
 #endif

@@ -129,8 +129,8 @@ static enum mcp_status open_file(struct opening *o, struct mcp_json *json, int r
 {
     struct mcp_file_digest digest;
     struct mcp_safetensors file;
-    const char *name;
-    int64_t crc32c;
+    const char *name = NULL;
+    int64_t crc32c = 0;
     MCP_TRY(mcp_json_string(json, "name", &name, err));
     MCP_TRY(mcp_json_int64(json, "bytes", &digest.bytes, err));
     MCP_TRY(mcp_json_int64(json, "crc32c", &crc32c, err));
@@ -151,7 +151,7 @@ static enum mcp_status open_file(struct opening *o, struct mcp_json *json, int r
 
 static enum mcp_status read_seed(struct mcp_json *json, uint64_t *seed, struct mcp_error *err)
 {
-    const char *text;
+    const char *text = NULL;
     char *end;
     MCP_TRY(mcp_json_string(json, "seed", &text, err));
     *seed = strtoull(text, &end, 16);
@@ -164,7 +164,7 @@ static enum mcp_status read_manifest(struct opening *o, struct mcp_json *json,
                                      struct mcp_json **files, struct mcp_error *err)
 {
     struct mcp_checkpoint_state *state = &o->out->state;
-    const char *schema;
+    const char *schema = NULL;
     MCP_TRY(mcp_json_string(json, "schema", &schema, err));
     if (!mcp_same(schema, MCP_CHECKPOINT_SCHEMA))
         return mcp_json_fail(json, err, "schema \"%.60s\", expected \"%s\"", schema,
@@ -190,8 +190,8 @@ static int compare_stored(const void *a, const void *b)
 
 static enum mcp_status open_set(struct opening *o, struct mcp_error *err)
 {
-    struct mcp_json *json, *files;
-    int64_t seal;
+    struct mcp_json *json = NULL, *files = NULL;
+    int64_t seal = 0;
     const char *manifest = mcp_checkpoint_manifest(o->arena, o->folder, o->step);
     MCP_TRY(mcp_json_read(o->arena, manifest, &json, err));
     MCP_TRY(read_manifest(o, json, &files, err));
@@ -293,33 +293,38 @@ static enum mcp_status check_shape(const struct mcp_checkpoint *c, const struct 
     return MCP_OK;
 }
 
-/* How many elements from (row, column) on in its row a part holds; *at is the first. */
-static int64_t held_from(const struct stored *part, int64_t row, int64_t column, int64_t *at)
+/* `run` elements of a part, from its at-th on. */
+struct held {
+    const struct stored *part;
+    int64_t at, run;
+};
+
+/* What a part holds of a row, from (row, column) on. */
+static struct held held_from(const struct stored *part, int64_t row, int64_t column)
 {
     const struct mcp_piece *p = &part->piece;
     if (row < p->first_row || row >= p->first_row + p->rows || column < p->first_column ||
         column >= p->first_column + p->columns)
-        return 0;
-    *at = (row - p->first_row) * p->columns + (column - p->first_column) - part->begin;
-    if (*at < 0 || *at >= part->count)
-        return 0;
-    const int64_t in_row = p->first_column + p->columns - column;
-    return in_row < part->count - *at ? in_row : part->count - *at;
+        return (struct held){0};
+    const int64_t at = (row - p->first_row) * p->columns + (column - p->first_column) - part->begin;
+    if (at < 0 || at >= part->count)
+        return (struct held){0};
+    const int64_t in_row = p->first_column + p->columns - column, left = part->count - at;
+    return (struct held){part, at, in_row < left ? in_row : left};
 }
 
 /* The part that holds (row, column), looked for from the last one that held anything. */
-static const struct stored *holder(const struct found *found, size_t *last, int64_t row,
-                                   int64_t column, int64_t *at, int64_t *run)
+static struct held holder(const struct found *found, size_t *last, int64_t row, int64_t column)
 {
     for (size_t i = 0; i < found->count; i++) {
         const size_t index = (*last + i) % found->count;
-        *run = held_from(&found->first[index], row, column, at);
-        if (*run > 0) {
+        const struct held held = held_from(&found->first[index], row, column);
+        if (held.part != NULL) {
             *last = index;
-            return &found->first[index];
+            return held;
         }
     }
-    return NULL;
+    return (struct held){0};
 }
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -328,26 +333,27 @@ static int64_t smaller(int64_t a, int64_t b)
 }
 
 enum mcp_status mcp_checkpoint_read(const struct mcp_checkpoint *checkpoint,
-                                    enum mcp_value_kind kind, const struct mcp_piece *piece,
-                                    int64_t begin, int64_t count, float *out, struct mcp_error *err)
+                                    const struct mcp_value_range *range, float *out,
+                                    struct mcp_error *err)
 {
-    const struct found found = find(checkpoint, kind, piece);
+    const struct mcp_piece *piece = range->piece;
+    const struct found found = find(checkpoint, range->kind, piece);
     size_t last = 0;
     MCP_TRY(check_shape(checkpoint, &found, piece, err));
-    for (int64_t done = 0; done < count;) {
-        const int64_t in_piece = begin + done;
+    for (int64_t done = 0; done < range->count;) {
+        const int64_t in_piece = range->begin + done;
         const int64_t row = piece->first_row + in_piece / piece->columns;
         const int64_t column = piece->first_column + in_piece % piece->columns;
-        const int64_t left = smaller(count - done, piece->columns - in_piece % piece->columns);
-        int64_t at, run;
-        const struct stored *part = holder(&found, &last, row, column, &at, &run);
-        if (part == NULL)
+        const int64_t left =
+            smaller(range->count - done, piece->columns - in_piece % piece->columns);
+        const struct held held = holder(&found, &last, row, column);
+        if (held.part == NULL)
             return mcp_fail(err, MCP_INVALID,
                             "%s: no %s of %s at row %lld, column %lld: it is of another model",
-                            checkpoint->path, mcp_value_kind_names[kind], piece->name,
+                            checkpoint->path, mcp_value_kind_names[range->kind], piece->name,
                             (long long)row, (long long)column);
-        run = smaller(run, left);
-        memcpy(out + done, (const char *)part->data + at * 4, (size_t)run * 4);
+        const int64_t run = smaller(held.run, left);
+        memcpy(out + done, (const char *)held.part->data + held.at * 4, (size_t)run * 4);
         done += run;
     }
     return MCP_OK;

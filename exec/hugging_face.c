@@ -19,6 +19,12 @@ struct mcp_hf_model {
     struct mcp_safetensors *files;
 };
 
+struct layer_piece {
+    const struct mcp_layer_type *type;
+    int layer;
+    const struct mcp_piece *piece;
+};
+
 /* --- opening --- */
 
 static const struct mcp_tensor *find_tensor(const struct mcp_hf_model *model, const char *name)
@@ -175,22 +181,41 @@ static enum mcp_status get_tensor(const struct mcp_hf_model *model,
     return MCP_OK;
 }
 
-enum mcp_status mcp_hf_read(const struct mcp_hf_model *model, const struct mcp_layer_type *type,
-                            int layer, const struct mcp_piece *piece, int64_t begin, int64_t count,
-                            float *out, struct mcp_error *err)
+static enum mcp_status fail_unnamed(enum mcp_hf_naming naming, const struct mcp_piece *piece,
+                                    struct mcp_error *err)
 {
+    return mcp_fail(err, MCP_INVALID, "%s: models named like %s have no such weights", piece->name,
+                    mcp_hf_naming_names[naming]);
+}
+
+/* The tensor that holds a row, unless it is the one at hand. */
+static enum mcp_status reach(const struct mcp_hf_model *model, const struct layer_piece *at,
+                             int64_t row, struct mcp_hf_tensor *place,
+                             const struct mcp_tensor **tensor, struct mcp_error *err)
+{
+    if (*tensor != NULL && row < place->first_row + place->rows)
+        return MCP_OK;
+    if (!mcp_hf_find(model->naming, at->type, at->layer, at->piece, row, place))
+        return fail_unnamed(model->naming, at->piece, err);
+    return get_tensor(model, place, tensor, err);
+}
+
+enum mcp_status mcp_hf_read(const struct mcp_hf_model *model, const struct mcp_layer_type *type,
+                            int layer, const struct mcp_value_range *range, float *out,
+                            struct mcp_error *err)
+{
+    const struct mcp_piece *piece = range->piece;
+    const struct layer_piece at = {type, layer, piece};
     struct mcp_hf_tensor place = {.rows = 0};
     const struct mcp_tensor *tensor = NULL;
-    for (int64_t i = begin; i < begin + count; i++) {
+    for (int64_t i = range->begin; i < range->begin + range->count; i++) {
         const int64_t row = piece->first_row + i / piece->columns;
         const int64_t column = piece->first_column + i % piece->columns;
-        if (row >= place.first_row + place.rows) {
-            MCP_TRY(mcp_hf_find(model->naming, type, layer, piece, row, &place, err));
-            MCP_TRY(get_tensor(model, &place, &tensor, err));
-        }
+        MCP_TRY(reach(model, &at, row, &place, &tensor, err));
         const int64_t local = row - place.first_row;
-        out[i - begin] = number_at(tensor, place.transposed ? column * place.rows + local
-                                                            : local * place.columns + column);
+        out[i - range->begin] =
+            number_at(tensor, place.transposed ? column * place.rows + local
+                                               : local * place.columns + column);
     }
     return MCP_OK;
 }
@@ -214,11 +239,12 @@ static enum mcp_status read_rows(const struct export *e, const struct mcp_piece 
                                  struct mcp_error *err)
 {
     const int64_t count = place->rows * place->columns;
-    const int64_t begin = place->first_row * place->columns;
+    const struct mcp_value_range range = {MCP_VALUE_WEIGHTS, whole,
+                                          place->first_row * place->columns, count};
     if (!place->transposed)
-        return mcp_checkpoint_read(e->checkpoint, MCP_VALUE_WEIGHTS, whole, begin, count, out, err);
+        return mcp_checkpoint_read(e->checkpoint, &range, out, err);
     float *rows = MCP_ARRAY(e->arena, count, float);
-    MCP_TRY(mcp_checkpoint_read(e->checkpoint, MCP_VALUE_WEIGHTS, whole, begin, count, rows, err));
+    MCP_TRY(mcp_checkpoint_read(e->checkpoint, &range, rows, err));
     for (int64_t i = 0; i < count; i++)
         out[i % place->columns * place->rows + i / place->columns] = rows[i];
     return MCP_OK;
@@ -242,7 +268,8 @@ static enum mcp_status add_part(struct export *e, const struct mcp_layer_type *t
     whole.rows = whole.tensor_rows;
     whole.columns = whole.tensor_columns;
     for (int64_t row = 0; row < whole.rows; row += place.rows) {
-        MCP_TRY(mcp_hf_find(e->naming, type, layer, &whole, row, &place, err));
+        if (!mcp_hf_find(e->naming, type, layer, &whole, row, &place))
+            return fail_unnamed(e->naming, piece, err);
         float *data = MCP_ARRAY(e->arena, place.rows * place.columns, float);
         MCP_TRY(read_rows(e, &whole, &place, data, err));
         e->tensors =
@@ -255,26 +282,41 @@ static enum mcp_status add_part(struct export *e, const struct mcp_layer_type *t
     return MCP_OK;
 }
 
-/* The rank's pieces that begin a tensor; of experts those of each member of their group. */
+/* Of ranks that hold the same the first: dense parts need one rank, experts one of each
+ * member of their group. */
+static bool is_first(const struct mcp_plan *plan, int rank, int flat)
+{
+    const struct mcp_coordinate at = mcp_mesh_coordinate(plan, rank);
+    if (at.pipeline > 0)
+        return false;
+    if (flat == MCP_FLAT_EXPERT)
+        return mcp_group_index(plan, MCP_EXPERT_DATA, rank) == 0;
+    return at.tensor == 0 && at.context == 0 && at.data == 0;
+}
+
+/* Whole tensors, each where its first element is. */
+static enum mcp_status add_flat(struct export *e, const struct mcp_flat_key *key,
+                                struct mcp_error *err)
+{
+    struct mcp_piece *pieces;
+    const int count = mcp_flat_pieces(e->arena, key, &pieces);
+    for (int i = 0; i < count; i++)
+        if (pieces[i].first_row == 0 && pieces[i].first_column == 0 &&
+            !key->type->weights[pieces[i].part].duplicate)
+            MCP_TRY(add_part(e, key->type, key->layer, &pieces[i], err));
+    return MCP_OK;
+}
+
 static enum mcp_status add_layer(struct export *e, const struct mcp_layer_type *type, int layer,
                                  struct mcp_error *err)
 {
     const struct mcp_plan *plan = &e->program->plan;
     const int world = mcp_plan_world(plan);
-    for (int flat = 0; flat < MCP_NUM_FLATS; flat++) {
-        for (int rank = 0; rank < world; rank++) {
-            struct mcp_piece *pieces;
-            const int count =
-                mcp_flat_pieces(e->arena, plan, rank, layer, type, (enum mcp_flat)flat, &pieces);
-            const struct mcp_coordinate at = mcp_mesh_coordinate(plan, rank);
-            const bool is_first = flat == MCP_FLAT_EXPERT
-                                      ? mcp_group_index(plan, MCP_EXPERT_DATA, rank) == 0
-                                      : at.tensor == 0 && at.context == 0 && at.data == 0;
-            for (int i = 0; at.pipeline == 0 && is_first && i < count; i++)
-                if (pieces[i].first_row == 0 && pieces[i].first_column == 0 &&
-                    !type->weights[pieces[i].part].duplicate)
-                    MCP_TRY(add_part(e, type, layer, &pieces[i], err));
-        }
+    for (int cut = 0; cut < MCP_NUM_FLATS * world; cut++) {
+        const struct mcp_flat_key key = {plan, cut % world, layer, type,
+                                         (enum mcp_flat)(cut / world)};
+        if (is_first(plan, key.rank, (int)key.flat))
+            MCP_TRY(add_flat(e, &key, err));
     }
     return MCP_OK;
 }

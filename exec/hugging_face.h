@@ -26,11 +26,10 @@ struct mcp_hf_tensor {
     int64_t first_row, rows, columns;
     bool transposed;
 };
-/* The one that holds a row of a piece of layer `layer`; MCP_INVALID when the naming has no
- * name for the part. */
-enum mcp_status mcp_hf_find(enum mcp_hf_naming naming, const struct mcp_layer_type *type, int layer,
-                            const struct mcp_piece *piece, int64_t row, struct mcp_hf_tensor *out,
-                            struct mcp_error *err);
+/* The one that holds a row of a piece of layer `layer`; false when the naming has no name
+ * for the part. */
+bool mcp_hf_find(enum mcp_hf_naming naming, const struct mcp_layer_type *type, int layer,
+                 const struct mcp_piece *piece, int64_t row, struct mcp_hf_tensor *out);
 
 /* A model's files: a folder with model.safetensors or model.safetensors.index.json, or one
  * of these. Mapped; which naming it has is told by its names. */
@@ -39,11 +38,11 @@ enum mcp_status mcp_hf_open(struct mcp_arena *arena, const char *path,
                             const struct mcp_hf_model **out, struct mcp_error *err);
 enum mcp_hf_naming mcp_hf_naming_of(const struct mcp_hf_model *model);
 
-/* out[count]: elements [begin, begin + count) of a piece, from fp32, bf16 or fp16.
- * MCP_INVALID names the tensor that is missing or has another shape. */
+/* out[range->count] of weights, from fp32, bf16 or fp16. MCP_INVALID names the tensor that
+ * is missing or has another shape. */
 enum mcp_status mcp_hf_read(const struct mcp_hf_model *model, const struct mcp_layer_type *type,
-                            int layer, const struct mcp_piece *piece, int64_t begin, int64_t count,
-                            float *out, struct mcp_error *err);
+                            int layer, const struct mcp_value_range *range, float *out,
+                            struct mcp_error *err);
 
 /* Replaces `path` by one safetensors file, fp32, with the weights of a checkpoint that the
  * program's model wrote. Holds the whole model in memory. */

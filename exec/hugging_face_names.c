@@ -126,25 +126,22 @@ static int64_t rows_of_tensor(const struct mcp_weight *weight, const struct mcp_
 static void set_name(const char *format, int layer, const struct mcp_piece *piece,
                      struct mcp_hf_tensor *out)
 {
-    struct {
-        int numbers[2];
-        int used;
-    } next = {{layer - 1, piece->expert}, 0};
+    int number = layer - 1; /* of the decoder; then the expert */
     size_t length = 0;
     for (; *format != '\0' && length + 12 < sizeof out->name; format++) {
         if (format[0] != '%') {
             out->name[length++] = *format;
             continue;
         }
-        length += (size_t)snprintf(out->name + length, 12, "%d", next.numbers[next.used++]);
+        length += (size_t)snprintf(out->name + length, 12, "%d", number);
+        number = piece->expert;
         format++;
     }
     out->name[length] = '\0';
 }
 
-enum mcp_status mcp_hf_find(enum mcp_hf_naming naming, const struct mcp_layer_type *type, int layer,
-                            const struct mcp_piece *piece, int64_t row, struct mcp_hf_tensor *out,
-                            struct mcp_error *err)
+bool mcp_hf_find(enum mcp_hf_naming naming, const struct mcp_layer_type *type, int layer,
+                 const struct mcp_piece *piece, int64_t row, struct mcp_hf_tensor *out)
 {
     const struct mcp_weight *weight = &type->weights[piece->part];
     const struct row *found = find_row(naming, weight->twin ? "embedding" : weight->name);
@@ -156,10 +153,9 @@ enum mcp_status mcp_hf_find(enum mcp_hf_naming naming, const struct mcp_layer_ty
         if (row < out->first_row + out->rows) {
             out->transposed = found->transposed;
             set_name(found->tensors[i + skipped], layer, piece, out);
-            return MCP_OK;
+            return true;
         }
         out->first_row += out->rows;
     }
-    return mcp_fail(err, MCP_INVALID, "%s: models named like %s have no such weights", piece->name,
-                    mcp_hf_naming_names[naming]);
+    return false;
 }

@@ -21,8 +21,8 @@ float mcp_init_normal(uint64_t key, int64_t x);
 /* Where one flat buffer of a layer lies in a rank's memory, and what of it. */
 struct mcp_flat_place {
     enum mcp_flat flat;
-    int64_t elements;               /* of the flat buffer */
     int index;                      /* of the rank among those that hold or share it */
+    int64_t elements;               /* of the flat buffer */
     int64_t first, count;           /* of it: this rank's shard, whose optimizer state it holds */
     int64_t held_first, held_count; /* ... the weights it holds between steps */
     char *weights;                  /* of held_first; in the backend's memory */

@@ -8,10 +8,8 @@
 
 struct listing {
     struct mcp_arena *arena;
-    const struct mcp_plan *plan;
+    const struct mcp_flat_key *key;
     struct mcp_coordinate at;
-    int layer;
-    const struct mcp_layer_type *type;
     struct mcp_piece *pieces;
     size_t capacity;
     int count;
@@ -33,10 +31,10 @@ static void set_name(const struct listing *list, const struct mcp_weight *weight
     if (weight->twin)
         snprintf(piece->name, sizeof piece->name, "layers.0.embedding");
     else if (weight->expert)
-        snprintf(piece->name, sizeof piece->name, "layers.%d.%s.%d", list->layer, weight->name,
+        snprintf(piece->name, sizeof piece->name, "layers.%d.%s.%d", list->key->layer, weight->name,
                  piece->expert);
     else
-        snprintf(piece->name, sizeof piece->name, "layers.%d.%s", list->layer, weight->name);
+        snprintf(piece->name, sizeof piece->name, "layers.%d.%s", list->key->layer, weight->name);
 }
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -47,8 +45,8 @@ static int64_t smaller(int64_t a, int64_t b)
 /* Rows [first, first + rows) of a copy of a part, which are one band or all of it. */
 static void add_band(struct listing *list, struct mcp_piece piece, int64_t first, int64_t rows)
 {
-    const struct mcp_weight *weight = &list->type->weights[piece.part];
-    const int t = list->plan->tensor_parallel;
+    const struct mcp_weight *weight = &list->key->type->weights[piece.part];
+    const int t = list->key->plan->tensor_parallel;
     const int64_t index = mcp_weight_global_index(weight, list->at.tensor, t, first, 0);
     piece.tensor_rows = mcp_weight_global_rows(weight, t);
     piece.tensor_columns = mcp_weight_global_columns(weight, t);
@@ -58,7 +56,7 @@ static void add_band(struct listing *list, struct mcp_piece piece, int64_t first
     piece.columns = weight->columns;
     piece.offset += first * weight->columns;
     if (is_vocabulary(weight)) {
-        piece.tensor_rows = list->type->facts.vocab_size;
+        piece.tensor_rows = list->key->type->facts.vocab_size;
         piece.rows = smaller(rows, piece.tensor_rows - piece.first_row);
     }
     if (piece.rows <= 0)
@@ -71,7 +69,7 @@ static void add_band(struct listing *list, struct mcp_piece piece, int64_t first
 
 static void add_copy(struct listing *list, const struct mcp_piece *piece)
 {
-    const struct mcp_weight *weight = &list->type->weights[piece->part];
+    const struct mcp_weight *weight = &list->key->type->weights[piece->part];
     int64_t first = 0;
     for (int i = 0; i < MCP_MAX_BANDS && weight->bands[i] > 0; i++) {
         add_band(list, *piece, first, weight->bands[i]);
@@ -87,21 +85,22 @@ static int compare_offsets(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-int mcp_flat_pieces(struct mcp_arena *arena, const struct mcp_plan *plan, int rank, int layer,
-                    const struct mcp_layer_type *type, enum mcp_flat flat, struct mcp_piece **out)
+int mcp_flat_pieces(struct mcp_arena *arena, const struct mcp_flat_key *key, struct mcp_piece **out)
 {
-    const struct mcp_coordinate at = mcp_mesh_coordinate(plan, rank);
-    const int member = mcp_group_index(plan, MCP_EXPERT, rank);
-    struct listing list = {.arena = arena, .plan = plan, .at = at, .layer = layer, .type = type};
+    const struct mcp_layer_type *type = key->type;
+    const int member = mcp_group_index(key->plan, MCP_EXPERT, key->rank);
+    struct listing list = {
+        .arena = arena, .key = key, .at = mcp_mesh_coordinate(key->plan, key->rank)};
     for (int part = 0; part < type->num_weights; part++) {
         const struct mcp_weight *weight = &type->weights[part];
-        for (int copy = 0; mcp_weight_flat(weight) == flat && copy < weight->copies; copy++)
-            add_copy(&list,
-                     &(struct mcp_piece){
-                         .part = part,
-                         .expert = weight->expert ? member * weight->copies + copy : 0,
-                         .offset = mcp_weight_offset(type, part, copy) - mcp_flat_first(type, flat),
-                         .owned = !weight->duplicate && (!weight->replicated || at.tensor == 0)});
+        for (int copy = 0; mcp_weight_flat(weight) == key->flat && copy < weight->copies; copy++)
+            add_copy(
+                &list,
+                &(struct mcp_piece){
+                    .part = part,
+                    .expert = weight->expert ? member * weight->copies + copy : 0,
+                    .offset = mcp_weight_offset(type, part, copy) - mcp_flat_first(type, key->flat),
+                    .owned = !weight->duplicate && (!weight->replicated || list.at.tensor == 0)});
     }
     if (list.count > 0)
         qsort(list.pieces, (size_t)list.count, sizeof *list.pieces, compare_offsets);

@@ -25,9 +25,16 @@ struct mcp_piece {
     bool owned;     /* of the ranks that hold it beside sharding, this one writes it */
 };
 
-/* Those of one flat buffer of layer `layer` of a rank, by offset. Returns how many. */
-int mcp_flat_pieces(struct mcp_arena *arena, const struct mcp_plan *plan, int rank, int layer,
-                    const struct mcp_layer_type *type, enum mcp_flat flat, struct mcp_piece **out);
+/* One flat buffer of a layer of a rank. */
+struct mcp_flat_key {
+    const struct mcp_plan *plan;
+    int rank, layer; /* the extended layer */
+    const struct mcp_layer_type *type;
+    enum mcp_flat flat;
+};
+/* Its pieces, by offset. Returns how many. */
+int mcp_flat_pieces(struct mcp_arena *arena, const struct mcp_flat_key *key,
+                    struct mcp_piece **out);
 
 /* The elements of a piece, row-major, that lie in [first, first + count) of its flat
  * buffer: how many, from *begin on. */

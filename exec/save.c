@@ -10,9 +10,9 @@ enum { KEPT_CHECKPOINTS = 2 };
 
 /* One kind of values of one flat buffer, as a rank has it. */
 struct values {
-    enum mcp_value_kind kind;
     int64_t first, count; /* of the flat buffer */
     char *memory;         /* of the first one */
+    enum mcp_value_kind kind;
     unsigned char dtype;
 };
 
@@ -26,32 +26,26 @@ struct rank_parts {
 
 /* --- what a place holds --- */
 
-static const char *step_state(const struct mcp_flat_place *place, int which)
-{
-    return place->state + which * place->state_stride * 4;
-}
-
 /* Truth first: fp32 weights, or the master ones. */
 static struct values truth_of(const struct mcp_flat_place *place)
 {
     char *weights = place->weights + (place->first - place->held_first) * 4;
-    return (struct values){MCP_VALUE_WEIGHTS, place->first, place->count,
-                           place->has_master ? place->state : weights, MCP_F32};
+    return (struct values){place->first, place->count, place->has_master ? place->state : weights,
+                           MCP_VALUE_WEIGHTS, MCP_F32};
 }
 
-static struct values moment_of(const struct mcp_flat_place *place, int which)
+static struct values moment_of(const struct mcp_flat_place *place, enum mcp_value_kind kind)
 {
-    const int before = place->has_master ? 1 : 0;
-    return (struct values){which == 0 ? MCP_VALUE_FIRST_MOMENT : MCP_VALUE_SECOND_MOMENT,
-                           place->first, place->count, (char *)step_state(place, before + which),
-                           MCP_F32};
+    const int before = (place->has_master ? 1 : 0) + (kind == MCP_VALUE_SECOND_MOMENT ? 1 : 0);
+    return (struct values){place->first, place->count,
+                           place->state + before * place->state_stride * 4, kind, MCP_F32};
 }
 
 /* All that a rank holds beside its part of the truth: weights that others own too, and
  * what is computed with. */
 static struct values held_of(const struct mcp_flat_place *place)
 {
-    return (struct values){MCP_VALUE_WEIGHTS, place->held_first, place->held_count, place->weights,
+    return (struct values){place->held_first, place->held_count, place->weights, MCP_VALUE_WEIGHTS,
                            place->dtype};
 }
 
@@ -70,8 +64,9 @@ static const struct mcp_layer_type *type_of(const struct mcp_saved_rank *saved, 
 static int pieces_of(struct mcp_arena *arena, const struct mcp_saved_rank *saved, int layer,
                      enum mcp_flat flat, struct mcp_piece **pieces)
 {
-    return mcp_flat_pieces(arena, &saved->rank->program->plan, saved->rank->rank, layer,
-                           type_of(saved, layer), flat, pieces);
+    const struct mcp_flat_key key = {&saved->rank->program->plan, saved->rank->rank, layer,
+                                     type_of(saved, layer), flat};
+    return mcp_flat_pieces(arena, &key, pieces);
 }
 
 /* --- saving --- */
@@ -90,12 +85,13 @@ static void add_piece(struct rank_parts *list, const struct values *values,
     list->parts = mcp_grow(list->arena, list->parts, (size_t)list->count, &list->capacity,
                            sizeof *list->parts);
     list->parts[list->count++] =
-        (struct mcp_checkpoint_part){values->kind, piece, begin, count, data};
+        (struct mcp_checkpoint_part){{values->kind, piece, begin, count}, data};
 }
 
 static void add_place(struct rank_parts *list, int layer, const struct mcp_flat_place *place)
 {
-    const struct values kinds[] = {truth_of(place), moment_of(place, 0), moment_of(place, 1)};
+    const struct values kinds[] = {truth_of(place), moment_of(place, MCP_VALUE_FIRST_MOMENT),
+                                   moment_of(place, MCP_VALUE_SECOND_MOMENT)};
     struct mcp_piece *pieces;
     const int count = pieces_of(list->arena, list->saved, layer, place->flat, &pieces);
     for (size_t kind = 0; kind < MCP_COUNT_OF(kinds); kind++)
@@ -115,8 +111,8 @@ static enum mcp_status save_rank(struct mcp_arena *arena, const struct mcp_saved
             if (writes_place(&places[i]))
                 add_place(&list, layer, &places[i]);
     }
-    return mcp_checkpoint_write(arena, folder, step, saved->rank->rank, list.parts, list.count,
-                                digest, err);
+    const struct mcp_checkpoint_file file = {folder, step, saved->rank->rank};
+    return mcp_checkpoint_write(arena, &file, list.parts, list.count, digest, err);
 }
 
 enum mcp_status mcp_save_rank(const struct mcp_saved_rank *saved, const char *folder, int64_t step,
@@ -149,14 +145,14 @@ static enum mcp_status share_digests(struct mcp_arena *arena, const struct mcp_s
                                      int world, struct mcp_file_digest *digests,
                                      struct mcp_error *err)
 {
-    double *numbers = MCP_ARRAY(arena, 2 * world, double);
+    double *bytes = MCP_ARRAY(arena, world, double), *sums = MCP_ARRAY(arena, world, double);
     const int rank = saved->rank->rank;
-    numbers[2 * rank] = (double)digests[rank].bytes;
-    numbers[2 * rank + 1] = digests[rank].crc32c;
-    MCP_TRY(saved->calls->agree(saved->backend, numbers, 2 * world, '+', err));
+    bytes[rank] = (double)digests[rank].bytes;
+    sums[rank] = digests[rank].crc32c;
+    MCP_TRY(saved->calls->agree(saved->backend, bytes, world, '+', err));
+    MCP_TRY(saved->calls->agree(saved->backend, sums, world, '+', err));
     for (int i = 0; i < world; i++)
-        digests[i] =
-            (struct mcp_file_digest){(int64_t)numbers[2 * i], (uint32_t)numbers[2 * i + 1]};
+        digests[i] = (struct mcp_file_digest){(int64_t)bytes[i], (uint32_t)sums[i]};
     return MCP_OK;
 }
 
@@ -217,22 +213,20 @@ static void write_values(const struct mcp_saved_rank *saved, const struct values
 }
 
 /* data[count] comes zeroed: what a model lacks stays so. */
-static enum mcp_status fetch(const struct loading *l, const struct mcp_checkpoint_part *wanted,
+static enum mcp_status fetch(const struct loading *l, const struct mcp_value_range *wanted,
                              float *data, struct mcp_error *err)
 {
     if (l->checkpoint != NULL)
-        return mcp_checkpoint_read(l->checkpoint, wanted->kind, wanted->piece, wanted->begin,
-                                   wanted->count, data, err);
+        return mcp_checkpoint_read(l->checkpoint, wanted, data, err);
     if (wanted->kind != MCP_VALUE_WEIGHTS)
         return MCP_OK;
-    return mcp_hf_read(l->model, type_of(l->saved, l->layer), l->layer, wanted->piece,
-                       wanted->begin, wanted->count, data, err);
+    return mcp_hf_read(l->model, type_of(l->saved, l->layer), l->layer, wanted, data, err);
 }
 
 static enum mcp_status load_piece(const struct loading *l, const struct values *values,
                                   const struct mcp_piece *piece, struct mcp_error *err)
 {
-    struct mcp_checkpoint_part wanted = {.kind = values->kind, .piece = piece};
+    struct mcp_value_range wanted = {.kind = values->kind, .piece = piece};
     wanted.count = mcp_piece_within(piece, values->first, values->count, &wanted.begin);
     const struct mcp_mark mark = mcp_arena_mark(l->arena);
     float *data = MCP_ARRAY(l->arena, wanted.count, float);
@@ -247,8 +241,9 @@ static enum mcp_status load_piece(const struct loading *l, const struct values *
 static enum mcp_status load_place(const struct loading *l, const struct mcp_flat_place *place,
                                   struct mcp_error *err)
 {
-    const struct values kinds[] = {held_of(place), truth_of(place), moment_of(place, 0),
-                                   moment_of(place, 1)};
+    const struct values kinds[] = {held_of(place), truth_of(place),
+                                   moment_of(place, MCP_VALUE_FIRST_MOMENT),
+                                   moment_of(place, MCP_VALUE_SECOND_MOMENT)};
     struct mcp_piece *pieces;
     const int count = pieces_of(l->arena, l->saved, l->layer, place->flat, &pieces);
     for (size_t kind = 0; kind < MCP_COUNT_OF(kinds); kind++)

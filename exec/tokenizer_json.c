@@ -161,8 +161,8 @@ static enum mcp_status read_merges(const struct reader *r, struct mcp_json *merg
     r->out->merges = mcp_number_map_new(r->arena, count);
     for (size_t rank = 0; rank < count; rank++) {
         struct mcp_json *json = mcp_json_at(merges, rank);
-        const char *sides[2];
-        uint32_t left, right, whole;
+        const char *sides[2] = {"", ""};
+        uint32_t left = 0, right = 0, whole = 0;
         MCP_TRY(merge_sides(r, json, sides, err));
         MCP_TRY(find_token(r, json, sides[0], &left, err));
         MCP_TRY(find_token(r, json, sides[1], &right, err));

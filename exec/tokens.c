@@ -82,7 +82,7 @@ enum mcp_status mcp_token_file_copy(const struct mcp_token_file *file, int64_t f
         if (id >= vocab_size)
             return mcp_fail(err, MCP_FORMAT,
                             "%s: token %lld has the id %lld, beyond a vocabulary of %d", file->path,
-                            (long long)(first + i), (long long)id, vocab_size);
+                            (long long)first + i, (long long)id, vocab_size);
         out[i] = (int32_t)id;
     }
     return MCP_OK;
@@ -170,6 +170,22 @@ static enum mcp_status add_ids(struct mcp_token_writer *writer, const int32_t *i
     return MCP_OK;
 }
 
+/* Goes on to the next file when this one is full; *count is cut to what fits. */
+static enum mcp_status make_room(struct mcp_token_writer *writer, size_t *count,
+                                 struct mcp_error *err)
+{
+    if (writer->shard_tokens == 0)
+        return MCP_OK;
+    if (writer->facts.num_tokens == writer->shard_tokens) {
+        MCP_TRY(finish_file(writer, err));
+        MCP_TRY(open_file(writer, err));
+    }
+    const int64_t room = writer->shard_tokens - writer->facts.num_tokens;
+    if ((int64_t)*count > room)
+        *count = (size_t)room;
+    return MCP_OK;
+}
+
 enum mcp_status mcp_token_writer_add(struct mcp_token_writer *writer, const int32_t *ids,
                                      size_t count, struct mcp_error *err)
 {
@@ -177,14 +193,7 @@ enum mcp_status mcp_token_writer_add(struct mcp_token_writer *writer, const int3
         writer->last = ids[count - 1];
     while (count > 0) {
         size_t part = count;
-        if (writer->shard_tokens > 0) {
-            if (writer->facts.num_tokens == writer->shard_tokens) {
-                MCP_TRY(finish_file(writer, err));
-                MCP_TRY(open_file(writer, err));
-            }
-            const int64_t room = writer->shard_tokens - writer->facts.num_tokens;
-            part = (int64_t)count < room ? count : (size_t)room;
-        }
+        MCP_TRY(make_room(writer, &part, err));
         MCP_TRY(add_ids(writer, ids, part, err));
         ids += part;
         count -= part;

@@ -64,7 +64,7 @@ static struct mcp_checkpoint_part part_of(const struct mcp_piece *piece, int64_t
     float *data = MCP_ARRAY(arena, count, float);
     for (int64_t i = 0; i < count; i++)
         data[i] = element(piece, begin + i);
-    return (struct mcp_checkpoint_part){MCP_VALUE_WEIGHTS, piece, begin, count, data};
+    return (struct mcp_checkpoint_part){{MCP_VALUE_WEIGHTS, piece, begin, count}, data};
 }
 
 /* Two ranks that halve the columns; of the right half the first rank has two shards. */
@@ -77,12 +77,16 @@ static void write_set(int64_t step, bool finish)
     struct mcp_file_digest digests[2];
     struct mcp_error err = {0};
     cr_assert(eq(int, mcp_checkpoint_begin(arena, folder, step, &err), MCP_OK), "%s", err.text);
-    cr_assert(
-        eq(int, mcp_checkpoint_write(arena, folder, step, 0, first, 2, &digests[0], &err), MCP_OK),
-        "%s", err.text);
-    cr_assert(
-        eq(int, mcp_checkpoint_write(arena, folder, step, 1, second, 1, &digests[1], &err), MCP_OK),
-        "%s", err.text);
+    cr_assert(eq(int,
+                 mcp_checkpoint_write(arena, &(struct mcp_checkpoint_file){folder, step, 0}, first,
+                                      2, &digests[0], &err),
+                 MCP_OK),
+              "%s", err.text);
+    cr_assert(eq(int,
+                 mcp_checkpoint_write(arena, &(struct mcp_checkpoint_file){folder, step, 1}, second,
+                                      1, &digests[1], &err),
+                 MCP_OK),
+              "%s", err.text);
     if (finish)
         cr_assert(eq(int, mcp_checkpoint_commit(arena, folder, &state, 2, digests, &err), MCP_OK),
                   "%s", err.text);
@@ -130,8 +134,10 @@ Test(checkpoint, any_piece, .init = set_up, .fini = tear_down)
         const int64_t all = (int64_t)rows * columns;
         for (int64_t begin = 0; begin <= all; begin += 2) {
             cr_assert(eq(int,
-                         mcp_checkpoint_read(checkpoint, MCP_VALUE_WEIGHTS, &piece, begin,
-                                             all - begin, out, &err),
+                         mcp_checkpoint_read(checkpoint,
+                                             &(struct mcp_value_range){MCP_VALUE_WEIGHTS, &piece,
+                                                                       begin, all - begin},
+                                             out, &err),
                          MCP_OK),
                       "%s", err.text);
             for (int64_t i = 0; i < all - begin; i++)
@@ -151,12 +157,17 @@ Test(checkpoint, what_is_not_in_it, .init = set_up, .fini = tear_down)
     const struct mcp_checkpoint *checkpoint = newest(&passed_over);
     struct mcp_piece piece = piece_of(0, ROWS, 0, COLUMNS);
     cr_expect(eq(int,
-                 mcp_checkpoint_read(checkpoint, MCP_VALUE_FIRST_MOMENT, &piece, 0, 30, out, &err),
+                 mcp_checkpoint_read(
+                     checkpoint, &(struct mcp_value_range){MCP_VALUE_FIRST_MOMENT, &piece, 0, 30},
+                     out, &err),
                  MCP_INVALID));
     cr_expect(ne(ptr, strstr(err.text, "no first_moment of w at row 0, column 0"), NULL), "%s",
               err.text);
     piece.tensor_rows = 7;
-    cr_expect(eq(int, mcp_checkpoint_read(checkpoint, MCP_VALUE_WEIGHTS, &piece, 0, 30, out, &err),
+    cr_expect(eq(int,
+                 mcp_checkpoint_read(checkpoint,
+                                     &(struct mcp_value_range){MCP_VALUE_WEIGHTS, &piece, 0, 30},
+                                     out, &err),
                  MCP_INVALID));
     cr_expect(ne(ptr, strstr(err.text, "w is [6, 5], the model's is [7, 5]"), NULL), "%s",
               err.text);

@@ -69,16 +69,11 @@ static void expect_equal(struct mcp_arena *arena, const struct mcp_hf_model *mod
                          int layer, const struct mcp_piece *piece)
 {
     const int64_t count = piece->rows * piece->columns, begin = count / 3;
+    const struct mcp_value_range range = {MCP_VALUE_WEIGHTS, piece, begin, count - begin};
     struct mcp_error err = {0};
     float *got = MCP_ARRAY(arena, count, float), *want = MCP_ARRAY(arena, count, float);
-    cr_assert(
-        eq(int, mcp_hf_read(model, type, layer, piece, begin, count - begin, got, &err), MCP_OK),
-        "%s", err.text);
-    cr_assert(eq(int,
-                 mcp_checkpoint_read(checkpoint, MCP_VALUE_WEIGHTS, piece, begin, count - begin,
-                                     want, &err),
-                 MCP_OK),
-              "%s", err.text);
+    cr_assert(eq(int, mcp_hf_read(model, type, layer, &range, got, &err), MCP_OK), "%s", err.text);
+    cr_assert(eq(int, mcp_checkpoint_read(checkpoint, &range, want, &err), MCP_OK), "%s", err.text);
     cr_expect(eq(int, memcmp(got, want, (size_t)(count - begin) * sizeof *got), 0), "%s",
               piece->name);
 }
@@ -134,8 +129,9 @@ ParameterizedTest(struct case_export *c, hugging_face, round_trip, .init = set_u
             for (int flat = 0; flat < MCP_NUM_FLATS; flat++) {
                 struct mcp_piece *pieces;
                 const struct mcp_layer_type *type = type_of(&program, layer);
-                const int count = mcp_flat_pieces(s.arena, &program.plan, rank, layer, type,
-                                                  (enum mcp_flat)flat, &pieces);
+                const struct mcp_flat_key key = {&program.plan, rank, layer, type,
+                                                 (enum mcp_flat)flat};
+                const int count = mcp_flat_pieces(s.arena, &key, &pieces);
                 for (int i = 0; i < count; i++)
                     expect_equal(s.arena, model, checkpoint, type, layer, &pieces[i]);
             }
