@@ -2,6 +2,7 @@
 #include "alone.h"
 
 #include "core/text.h"
+#include "exec/bf16.h"
 #include "step/weights.h"
 
 #include <string.h>
@@ -145,19 +146,37 @@ void alone_step(struct alone *alone, bool update)
     }
 }
 
-float *alone_weight(struct alone *alone, int layer, const char *name, bool gradient, int copy)
+struct alone_values alone_weight(struct alone *alone, int layer, const char *name, bool gradient,
+                                 int copy)
 {
     const struct mcp_layer_type *type = type_of(alone, layer);
     for (int i = 0; i < type->num_weights; i++) {
         const struct mcp_weight *weight = &type->weights[i];
         if (!mcp_same(weight->name, name))
             continue;
-        int index = gradient ? MCP_LAYER_GRADIENTS : MCP_LAYER_WEIGHTS;
-        void *base =
-            weight->shared
-                ? alone->rank_buffers[gradient ? MCP_RANK_TIED_GRADIENTS : MCP_RANK_TIED_WEIGHTS]
-                : alone->layers[layer][index + weight->expert];
-        return (float *)base + mcp_weight_offset(type, i, copy);
+        int rank_index = gradient ? MCP_RANK_TIED_GRADIENTS : MCP_RANK_TIED_WEIGHTS;
+        int index = (gradient ? MCP_LAYER_GRADIENTS : MCP_LAYER_WEIGHTS) + weight->expert;
+        const struct mcp_buffer *buffer = weight->shared ? &alone->program.rank_buffers[rank_index]
+                                                         : &type->buffers[MCP_SPACE_LAYER][index];
+        char *base = weight->shared ? alone->rank_buffers[rank_index] : alone->layers[layer][index];
+        enum mcp_dtype dtype = (enum mcp_dtype)buffer->dtype;
+        return (struct alone_values){
+            base + mcp_weight_offset(type, i, copy) * (int64_t)mcp_dtype_bytes(dtype), dtype};
     }
-    return NULL;
+    return (struct alone_values){NULL, MCP_F32};
+}
+
+double alone_get(struct alone_values values, int64_t i)
+{
+    if (values.dtype == MCP_BF16)
+        return (double)mcp_from_bf16(((const uint16_t *)(const void *)values.data)[i]);
+    return (double)((const float *)(const void *)values.data)[i];
+}
+
+void alone_set(struct alone_values values, int64_t i, double value)
+{
+    if (values.dtype == MCP_BF16)
+        ((uint16_t *)(void *)values.data)[i] = mcp_to_bf16((float)value);
+    else
+        ((float *)(void *)values.data)[i] = (float)value;
 }

@@ -26,8 +26,15 @@ void alone_model(struct alone *alone, const char *config, int64_t microbatch_siz
 void alone_build(struct alone *alone, int num_microbatches, enum mcp_recompute recompute);
 /* Every slot up to, and with, the epilogue if `update`. */
 void alone_step(struct alone *alone, bool update);
-/* A weight part, or its gradient, of an extended layer; elements of all its copies that lie
- * together. NULL: the layer has no such part. */
-float *alone_weight(struct alone *alone, int layer, const char *name, bool gradient, int copy);
+/* Element 0 of a weight part of local expert `copy`, or of its gradient, in an extended
+ * layer. data NULL: the layer has no such part. */
+struct alone_values {
+    char *data;
+    enum mcp_dtype dtype;
+};
+struct alone_values alone_weight(struct alone *alone, int layer, const char *name, bool gradient,
+                                 int copy);
+double alone_get(struct alone_values values, int64_t i);
+void alone_set(struct alone_values values, int64_t i, double value);
 
 #endif
