@@ -61,8 +61,8 @@ void mcp_cpu_copy(const struct mcp_launch *launch)
 void mcp_cpu_add(const struct mcp_launch *launch)
 {
     int64_t elements = launch->op->dims[0] * launch->op->dims[1];
-    struct mcp_view x = mcp_read_view(launch, 0), y = mcp_read_view(launch, 1);
-    struct mcp_view sum = mcp_write_view(launch, 0);
+    struct mcp_view x = mcp_weight_view(launch, 0, 0), y = mcp_weight_view(launch, 1, 0);
+    struct mcp_view sum = mcp_gradient_view(launch, 0, 0);
 #pragma omp parallel for schedule(static) if (elements > MCP_SERIAL)
     for (int64_t at = 0; at < elements; at += MCP_CHUNK) {
         float rooms[3][MCP_CHUNK];

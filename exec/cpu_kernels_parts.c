@@ -28,20 +28,24 @@ struct mcp_view mcp_view_at(struct mcp_view view, int64_t element)
     return view;
 }
 
-static int64_t part_offset(const struct mcp_launch *launch, int copy)
+/* A part's gradients can wait in a frame, which has nothing else. */
+static int64_t part_offset(const struct mcp_launch *launch, struct mcp_operand at, int copy)
 {
     int part = launch->op->weight;
-    return part == MCP_NO_WEIGHT ? 0 : mcp_weight_offset(launch->type, part, copy);
+    bool alone = part == MCP_NO_WEIGHT || at.space == MCP_SPACE_FRAME;
+    return alone ? 0 : mcp_weight_offset(launch->type, part, copy);
 }
 
 struct mcp_view mcp_weight_view(const struct mcp_launch *launch, int index, int copy)
 {
-    return mcp_view_at(mcp_read_view(launch, index), part_offset(launch, copy));
+    return mcp_view_at(mcp_read_view(launch, index),
+                       part_offset(launch, launch->op->reads[index], copy));
 }
 
 struct mcp_view mcp_gradient_view(const struct mcp_launch *launch, int index, int copy)
 {
-    return mcp_view_at(mcp_write_view(launch, index), part_offset(launch, copy));
+    return mcp_view_at(mcp_write_view(launch, index),
+                       part_offset(launch, launch->op->writes[index], copy));
 }
 
 const struct mcp_weight *mcp_launch_weight(const struct mcp_launch *launch)

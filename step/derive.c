@@ -357,7 +357,8 @@ static void emit_input_op(struct mcp_builder *b, const struct mcp_op *op, struct
                                       .dtype = held->dtype,
                                       .has_dtype = true,
                                       .writes = {{true, held->frame}},
-                                      .dims = {held->rows, held->columns}});
+                                      .dims = {held->rows * held->columns, 1,
+                                               held->rows * held->columns}});
     }
     assert(b->num_ops < b->max_ops);
     b->ops[b->num_ops++] = here;

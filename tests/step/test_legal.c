@@ -168,6 +168,11 @@ ParameterizedTestParameters(legal, rules)
          .rules = "schedule_fits_virtual_stages", .says = "nearest legal schedule 1f1b"},
         {"v without interleaving", .p = 4, .v = 2, .schedule = MCP_1F1B,
          .rules = "schedule_fits_virtual_stages", .says = "nearest legal schedule interleaved"},
+        {"V on one chunk", .p = 4, .schedule = MCP_ZB_V,
+         .rules = "schedule_fits_virtual_stages schedule_has_rows",
+         .says = "schedule zb-v does not go with virtual_stages=1; nearest legal virtual_stages=2"},
+        {"zero bubble on two chunks", .p = 4, .v = 2, .schedule = MCP_ZB_H1,
+         .rules = "schedule_fits_virtual_stages", .says = "nearest legal schedule interleaved"},
         {"groups of p", .p = 4, .v = 3, .batch = 9, .rules = "interleaving_needs_whole_groups",
          .says = "there are 9; nearest legal 8"},
         {"groups of p, too few", .p = 4, .v = 2, .batch = 2,
@@ -238,6 +243,26 @@ Test(legal, job_and_chunks)
     world.plan.chunks[1].first_layer++;
     cr_expect(not(mcp_legal(arena, &world.question, &world.plan, &refusals)));
     cr_expect(mcp_illegal_rule(&world.question, &world.plan) == NULL, "chunks are not looked at");
+    mcp_arena_free(arena);
+}
+
+Test(legal, rows)
+{
+    static struct world world;
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_refusals refusals;
+    struct mcp_schedule_row rows[4] = {{0}};
+    set_world(&(struct case_legal){.p = 4, .v = 2, .schedule = MCP_V_HALF}, &world);
+    cr_assert(not(mcp_legal(arena, &world.question, &world.plan, &refusals)));
+    cr_expect(eq(int, refusals.count, 1));
+    cr_expect(eq(str, (char *)refusals.items[0].text,
+                 "schedule v-half has no order of its own: schedule.rows must say it"));
+    world.plan.rows = rows;
+    cr_assert(not(mcp_legal(arena, &world.question, &world.plan, &refusals)));
+    cr_expect(eq(str, (char *)refusals.items[0].rule, "rows_can_be_played"));
+    cr_expect(strstr(refusals.items[0].text, "schedule.rows have 0 actions") != NULL, "%s",
+              refusals.items[0].text);
+    cr_expect(mcp_illegal_rule(&world.question, &world.plan) == NULL, "rows are not looked at");
     mcp_arena_free(arena);
 }
 

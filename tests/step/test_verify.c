@@ -227,6 +227,32 @@ static void optimizer_in_forward(struct bench *bench)
     put_entry(list_of(bench, 0, MCP_FORWARD, 3), 0, optimizer);
 }
 
+static void drop_weight_gradient(struct bench *bench)
+{
+    take_entry(list_of(bench, 0, MCP_BACKWARD_WEIGHT, 1), MCP_BACKWARD_WEIGHT, 1);
+}
+
+static void weights_first(struct bench *bench)
+{
+    take_entry(list_of(bench, 0, MCP_BACKWARD_INPUT, 1), MCP_BACKWARD_INPUT, 1);
+}
+
+static void whole_and_in_parts(struct bench *bench)
+{
+    struct mcp_slot *slot = slot_of(bench, 0, MCP_BACKWARD_WEIGHT, 1);
+    struct mcp_entry_list *list = list_of(bench, 0, MCP_BACKWARD_WEIGHT, 1);
+    slot->pass = MCP_BACKWARD;
+    list->entries[0] = list->entries[entry_of(list, MCP_BACKWARD_WEIGHT, 1)];
+    list->entries[0].role = MCP_BACKWARD;
+    list->num_entries = 1;
+}
+
+/* Gradients that every microbatch's reduction empties, while a second one's come. */
+static void reduce_later(struct bench *bench)
+{
+    take_entry(list_of(bench, 0, MCP_BACKWARD_WEIGHT, 1), MCP_REDUCE, 1);
+}
+
 static void prologue_last(struct bench *bench)
 {
     struct mcp_program_class *class = &bench->program.classes[0];
@@ -431,6 +457,24 @@ static const struct {
      drop_last_backward,
      {0, NONE, MCP_1F1B},
      "layer 0 has run backward for 3 of 4 microbatches"},
+    {"nothing, ZB-H1 and ZeRO-3", leave_alone, {3, FULL, MCP_ZB_H1}, ""},
+    {"nothing, ZB-H2 and ZeRO-2", leave_alone, {2, NONE, MCP_ZB_H2}, ""},
+    {"a weight gradient is missing",
+     drop_weight_gradient,
+     {0, NONE, MCP_ZB_H1},
+     "layer 1 has run backward for 3 of 4 microbatches"},
+    {"a weight gradient comes first",
+     weights_first,
+     {0, NONE, MCP_ZB_H1},
+     "layer 1 microbatch 1 has not run backward_input"},
+    {"a backward runs whole and in parts",
+     whole_and_in_parts,
+     {0, NONE, MCP_ZB_H1},
+     "layer 1 microbatch 1 runs backward whole and in parts"},
+    {"a reduction between weight gradients is missing",
+     reduce_later,
+     {2, NONE, MCP_ZB_H1},
+     "while it holds microbatch 1 unreduced"},
     {"a recompute is missing",
      drop_recompute,
      {0, FULL, MCP_1F1B},
