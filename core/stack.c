@@ -1,6 +1,7 @@
 /* core/stack.c: stacks/NAME.json <-> struct mcp_stack, by one table of fields. */
 #include "core/stack.h"
 
+#include "core/plan.h"
 #include "core/preset.h"
 #include "core/text.h"
 
@@ -9,7 +10,7 @@
 const char *const mcp_collective_algorithm_names[MCP_NUM_COLLECTIVE_ALGORITHMS] = {
     "ring", "tree", "in-switch", "hierarchical", "fastest"};
 
-enum field_type { REAL, FLAG, COUNT, BYTES, TEXT, ALGORITHM, MODULES };
+enum field_type { REAL, FLAG, COUNT, BYTES, TEXT, ALGORITHM, MODULES, SCHEDULES };
 
 struct field {
     const char *key;
@@ -52,6 +53,7 @@ static const struct field fields[] = {
     OTHER(FLAG, deduplicated_dispatch),
     OTHER(FLAG, recompute_whole_layer),
     OTHER(MODULES, selective_modules),
+    OTHER(SCHEDULES, schedules),
     AMOUNT(broadcast_s_per_rank),
     OTHER(BYTES, bucket_bytes),
     OTHER(COUNT, moe_launches),
@@ -88,30 +90,47 @@ static enum mcp_status read_real(struct mcp_json *json, const struct field *fiel
                          field->high);
 }
 
-static enum mcp_status read_module(struct mcp_json *item, unsigned *modules, struct mcp_error *err)
+/* What a list of names is called, and its names. */
+struct words {
+    const char *what;
+    const char *const *names;
+    size_t count;
+};
+static const struct words modules = {"module", module_names, NUM_MODULES};
+static const struct words schedules = {"schedule", mcp_schedule_names, MCP_CUSTOM};
+
+static enum mcp_status read_word(struct mcp_json *item, const struct words *words, unsigned *bits,
+                                 struct mcp_error *err)
 {
     const char *name;
     MCP_TRY(mcp_json_as_string(item, &name, err));
-    for (unsigned i = 0; i < NUM_MODULES; i++) {
-        if (mcp_same(name, module_names[i])) {
-            *modules |= 1u << i;
+    for (size_t i = 0; i < words->count; i++) {
+        if (mcp_same(name, words->names[i])) {
+            *bits |= 1u << i;
             return MCP_OK;
         }
     }
-    const char *nearest = mcp_nearest(name, module_names, NUM_MODULES);
-    return mcp_json_fail(item, err, "unknown module \"%s\", did you mean \"%s\"", name,
-                         nearest ? nearest : module_names[0]);
+    const char *nearest = mcp_nearest(name, words->names, words->count);
+    return mcp_json_fail(item, err, "unknown %s \"%s\", did you mean \"%s\"", words->what, name,
+                         nearest ? nearest : words->names[0]);
 }
 
-static enum mcp_status read_modules(struct mcp_json *json, const char *key, unsigned *out,
-                                    struct mcp_error *err)
+static enum mcp_status read_words(struct mcp_json *json, const char *key, const struct words *words,
+                                  unsigned *out, struct mcp_error *err)
 {
     struct mcp_json *list;
     MCP_TRY(mcp_json_array(json, key, &list, err));
     *out = 0;
     for (size_t i = 0; i < mcp_json_count(list); i++)
-        MCP_TRY(read_module(mcp_json_at(list, i), out, err));
+        MCP_TRY(read_word(mcp_json_at(list, i), words, out, err));
     return MCP_OK;
+}
+
+static enum mcp_status read_schedules(struct mcp_json *json, const char *key, unsigned *out,
+                                      struct mcp_error *err)
+{
+    MCP_TRY(read_words(json, key, &schedules, out, err));
+    return *out != 0 ? MCP_OK : mcp_json_fail(json, err, "%s names none", key);
 }
 
 static enum mcp_status read_algorithm(struct mcp_json *json, const char *key,
@@ -142,8 +161,10 @@ static enum mcp_status read_field(struct mcp_json *json, const struct field *fie
         return mcp_json_string(json, field->key, at, err);
     case ALGORITHM:
         return read_algorithm(json, field->key, at, err);
+    case SCHEDULES:
+        return read_schedules(json, field->key, at, err);
     default:
-        return read_modules(json, field->key, at, err);
+        return read_words(json, field->key, &modules, at, err);
     }
 }
 
@@ -207,6 +228,18 @@ static enum mcp_status read_fields(struct mcp_json *json, bool has_base, struct 
     return MCP_OK;
 }
 
+static enum mcp_status read_samples(struct mcp_arena *arena, struct mcp_json *json,
+                                    struct mcp_stack *stack, struct mcp_error *err)
+{
+    if (!mcp_json_has(json, "samples"))
+        return MCP_OK;
+    struct mcp_calibration *calibration = MCP_NEW(arena, struct mcp_calibration);
+    struct mcp_json *list;
+    MCP_TRY(mcp_json_array(json, "samples", &list, err));
+    stack->calibration = calibration;
+    return mcp_calibration_from_json(arena, list, calibration, err);
+}
+
 static enum mcp_status stack_read(struct mcp_arena *arena, struct mcp_json *json, int depth,
                                   struct mcp_stack *out, struct mcp_error *err)
 {
@@ -223,6 +256,7 @@ static enum mcp_status stack_read(struct mcp_arena *arena, struct mcp_json *json
     MCP_TRY(read_fields(json, has_base, &stack, err));
     MCP_TRY(mcp_json_maybe_int(json, "num_fitted", &stack.num_fitted, err));
     MCP_TRY(read_sources(json, &stack, err));
+    MCP_TRY(read_samples(arena, json, &stack, err));
     *out = stack;
     return MCP_OK;
 }
@@ -242,12 +276,13 @@ enum mcp_status mcp_stack_load(struct mcp_arena *arena, const char *name_or_path
     return mcp_json_done(json, err);
 }
 
-static void write_modules(struct mcp_json *object, const char *key, unsigned modules)
+static void write_words(struct mcp_json *object, const char *key, const struct words *words,
+                        unsigned bits)
 {
     struct mcp_json *list = mcp_json_set_array(object, key);
-    for (unsigned i = 0; i < NUM_MODULES; i++)
-        if (modules & 1u << i)
-            mcp_json_add_string(list, module_names[i]);
+    for (size_t i = 0; i < words->count; i++)
+        if (bits & 1u << i)
+            mcp_json_add_string(list, words->names[i]);
 }
 
 static void write_field(struct mcp_json *object, const struct field *field,
@@ -275,8 +310,11 @@ static void write_field(struct mcp_json *object, const struct field *field,
             object, field->key,
             mcp_collective_algorithm_names[*(const enum mcp_collective_algorithm *)at]);
         break;
+    case SCHEDULES:
+        write_words(object, field->key, &schedules, *(const unsigned *)at);
+        break;
     default:
-        write_modules(object, field->key, *(const unsigned *)at);
+        write_words(object, field->key, &modules, *(const unsigned *)at);
         break;
     }
 }
@@ -288,4 +326,6 @@ void mcp_stack_to_json(const struct mcp_stack *stack, struct mcp_json *object)
         write_field(object, &fields[i], stack);
     mcp_json_set_string(object, "source", stack->source);
     mcp_json_set_int(object, "num_fitted", stack->num_fitted);
+    if (stack->calibration != NULL)
+        mcp_calibration_to_json(stack->calibration, mcp_json_set_array(object, "samples"));
 }

@@ -406,11 +406,28 @@ static double after_ns(const struct mcp_floor *floor)
     return floor->fixed_ns + fmax(largest, total / floor->p);
 }
 
+/* Any order: ranks have the mean of all slots, and wait for the first forward as long as the
+ * even chunks before theirs take. */
+static double busy_ns(const struct mcp_floor *floor)
+{
+    double work = pair(&floor->ends[0]) + pair(&floor->ends[1]), least = INFINITY;
+    int layers = floor->num_layers / (floor->p * floor->v); /* of each chunk, at least */
+    for (int i = 0; i < floor->num_kinds; i++) {
+        work += floor->least[i].num_layers * pair(&floor->least[i]);
+        least = fmin(least, floor->least[i].forward_ns);
+    }
+    double wait = (floor->p - 1) / 2.0 * (layers * least + floor->hop_forward_ns);
+    /* less, as two parts of a backward are rounded each by itself */
+    return ((double)floor->m * work / floor->p + wait) * (1 - 1e-5);
+}
+
 /* All kinds together, layers cut as finely as one likes; 0 where GPUs differ. */
 static double fluid_ns(const struct mcp_floor *floor)
 {
     double inverse = 0, sum = 0, largest = 0, work = 0;
     struct view views[MCP_MAX_LAYER_KINDS];
+    if (floor->any_order)
+        return busy_ns(floor);
     if (floor->num_pools > 1)
         return 0;
     for (int i = 0; i < floor->num_kinds; i++) {
@@ -445,10 +462,10 @@ bool mcp_floor_reaches(const struct mcp_floor *floor, double time_ns)
 {
     struct caps caps;
     double time = time_ns * (1 + rounding) + 1 - after_ns(floor);
-    if (floor->num_kinds > 1 && fluid_ns(floor) > time)
+    if ((floor->any_order || floor->num_kinds > 1) && fluid_ns(floor) > time)
         return false;
     caps_of(floor, &caps);
-    return reaches(&caps, time);
+    return floor->any_order || reaches(&caps, time);
 }
 
 /* From `low` on. */
@@ -481,7 +498,7 @@ int64_t mcp_floor_ns(const struct mcp_floor *floor)
     struct caps caps;
     double time = fluid_ns(floor);
     caps_of(floor, &caps);
-    time = fmax(time, least_time(&caps, time));
+    time = floor->any_order ? time : fmax(time, least_time(&caps, time));
     if (!isfinite(time))
         return INT64_MAX;
     return (int64_t)fmax(0, (time + after_ns(floor)) * (1 - rounding) - 1);
@@ -539,7 +556,7 @@ const char *mcp_floor_refute(const struct mcp_floor *floor)
     for (int i = 0; i < 3; i++)
         if (too_much(floor, i))
             return parts[i];
-    if (holds(floor))
+    if (floor->any_order || holds(floor))
         return NULL;
     for (int i = 0; i < 3; i++) {
         strip(floor, i, &bare);

@@ -13,6 +13,9 @@
  * cheapest recompute per byte that must go. A time is out of reach when the most
  * layers under all lines, summed over stages, are fewer than there are.
  *
+ * Of other schedules, whose backwards come in two parts or whose order rows say, the floor
+ * knows the mean of all ranks' slots alone, and what is held between steps.
+ *
  * Cheap: no chunk is priced. Admissible for every split of planner/split.h, which is
  * every split and every recompute without virtual stages: tests/planner/test_bound.c
  * compares with exact prices. */
@@ -46,6 +49,7 @@ struct mcp_floor {
     int p, v, num_layers; /* decoder layers */
     int64_t m;
     enum mcp_schedule schedule;
+    bool any_order; /* the schedule is none of the three with whole backwards */
     int num_kinds, num_pools;
     const unsigned char *layer_kind;  /* the model's */
     int kind_of[MCP_MAX_LAYER_KINDS]; /* of the model's kinds, here; -1: has no layers */

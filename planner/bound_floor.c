@@ -2,6 +2,7 @@
 #include "planner/bound_parts.h"
 
 #include "core/stack.h"
+#include "planner/space.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -239,6 +240,7 @@ void mcp_floor_load(struct mcp_pricer *pricer, const struct mcp_plan *plan, cons
     out->v = plan->virtual_stages;
     out->m = mcp_num_microbatches(plan, question->job);
     out->schedule = plan->schedule;
+    out->any_order = mcp_schedule_is_even(plan->schedule);
     mcp_floor_number_kinds(question->model, out);
     out->stage_pool = plan->stage_pool;
     out->exposed_frac = l.exposed_frac;

@@ -99,7 +99,7 @@ static void choose(struct mcp_arena *arena, struct mcp_pool *pool, struct mcp_an
         bool holds = pool->items[at].holds; /* not only within a row's tolerance */
         const struct mcp_tuple kept = {.found = pool->items[at].found};
         if (holds)
-            out->found[out->count++] = mcp_search_keep(arena, &pool->question, &kept);
+            out->found[out->count++] = mcp_search_keep(arena, &pool->question, &kept, false);
         forbid(pool, ilp, at, holds);
     }
 }

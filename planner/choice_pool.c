@@ -75,8 +75,9 @@ bool mcp_pool_add(struct mcp_pool *pool, const struct mcp_tuple *tuple)
     const struct mcp_prediction *p = desk->prediction;
     if (pool->count == MCP_MOST_POOL)
         return false;
-    struct mcp_pooled item = {mcp_search_keep(pool->arena, &pool->question, tuple), tuple->layout,
-                              0, false, MCP_ARRAY(pool->arena, requirements->count, double)};
+    struct mcp_pooled item = {mcp_search_keep(pool->arena, &pool->question, tuple, false),
+                              tuple->layout, 0, false,
+                              MCP_ARRAY(pool->arena, requirements->count, double)};
     mcp_estimate(desk->pricer, &item.found.plan, desk->prediction);
     pool->search.record.priced++;
     item.found.iteration_s = p->iteration_s;

@@ -8,7 +8,10 @@ static enum mcp_class class_of(const struct mcp_search *search, const struct mcp
         mcp_space_keeps_pipeline_rule(search->space) && !mcp_pipeline_rule(search->question, plan);
     bool batch =
         mcp_space_keeps_batch_rule(search->space) && !mcp_batch_rule(search->question, plan);
-    *refused = mcp_illegal_rule(search->question, plan);
+    *refused = mcp_search_illegal(search->question, plan);
+    if (*refused != NULL)
+        return MCP_NUM_CLASSES;
+    *refused = mcp_search_stands_for(search, plan);
     if (*refused != NULL)
         return MCP_NUM_CLASSES;
     *refused = pipeline ? mcp_rule_pipeline : batch ? mcp_rule_batch : NULL;
@@ -17,36 +20,54 @@ static enum mcp_class class_of(const struct mcp_search *search, const struct mcp
     return pipeline ? MCP_BREAKS_PIPELINE : batch ? MCP_BREAKS_BATCH : MCP_KEEPS_ALL;
 }
 
-static void price(struct mcp_look *look, struct mcp_plan plan, enum mcp_recompute recompute,
+/* true: it fits. */
+static bool price(struct mcp_look *look, struct mcp_plan plan, enum mcp_recompute recompute,
                   struct mcp_tuple *tuple)
 {
     const struct mcp_search *search = look->search;
     struct mcp_prediction *p = look->desk->prediction;
-    struct mcp_mark mark = mcp_arena_mark(look->desk->scratch);
-    mcp_plan_uniform_chunks(look->desk->scratch, &plan, search->question->model->num_layers,
-                            recompute);
-    mcp_estimate(look->desk->pricer, &plan, p);
-    mcp_arena_rewind(look->desk->scratch, mark);
-    look->priced++;
+    struct mcp_arena *scratch = look->desk->scratch;
+    struct mcp_mark mark = mcp_arena_mark(scratch);
+    const struct mcp_schedule_row *rows = plan.rows;
+    mcp_plan_uniform_chunks(scratch, &plan, search->question->model->num_layers, recompute);
+    struct mcp_rows_order order = {scratch, look->desk->pricer, search->unlimited, INT64_MAX};
+    bool bounded, ordered = mcp_search_order(&order, &plan, &bounded);
+    if (ordered)
+        mcp_estimate(look->desk->pricer, &plan, p);
+    mcp_arena_rewind(scratch, mark);
+    look->priced += ordered;
     plan.chunks = NULL;
+    plan.rows = rows;
     const struct mcp_found found = {plan, p->iteration_s, p->peak_memory_bytes};
-    if ((!p->fits && !search->unlimited) ||
-        (tuple->state == MCP_TUPLE_FITS &&
-         mcp_found_compare(search->objective, &tuple->found, &found) <= 0))
-        return;
+    if (!ordered || (!p->fits && !search->unlimited))
+        return false;
+    if (tuple->state == MCP_TUPLE_FITS &&
+        mcp_found_compare(search->objective, &tuple->found, &found) <= 0)
+        return true;
     tuple->state = MCP_TUPLE_FITS;
     tuple->found = found;
     tuple->recompute = recompute;
+    return true;
+}
+
+/* Of layers spread evenly: without recompute if that fits. */
+static void price_all(struct mcp_look *look, const struct mcp_plan *plan, struct mcp_tuple *tuple)
+{
+    const struct mcp_search *search = look->search;
+    bool one = mcp_schedule_is_even(plan->schedule) && search->objective != MCP_OBJECTIVE_MEMORY;
+    for (int r = 0; r < MCP_NUM_RECOMPUTES; r++)
+        if (search->recompute[r] && price(look, *plan, (enum mcp_recompute)r, tuple) && one &&
+            r == MCP_RECOMPUTE_NONE)
+            return;
 }
 
 static void try_tuple(struct mcp_search *search, struct mcp_look *look, enum mcp_class class,
                       const struct mcp_plan *plan, struct mcp_tuple *tuple)
 {
     struct mcp_tuple *best = &search->lots[tuple->layout].best[class];
-    for (int r = 0; r < MCP_NUM_RECOMPUTES; r++)
-        if (search->recompute[r])
-            price(look, *plan, (enum mcp_recompute)r, tuple);
-    if (search->objective != MCP_OBJECTIVE_MEMORY && !search->options->uniform)
+    price_all(look, plan, tuple);
+    tuple->split = tuple->proven = mcp_schedule_is_even(plan->schedule);
+    if (!tuple->split && search->objective != MCP_OBJECTIVE_MEMORY && !search->options->uniform)
         mcp_look_split(look, 0, tuple);
     if (tuple->split && !tuple->proven && (double)tuple->bound_ns < search->open_ns)
         search->open_ns = (double)tuple->bound_ns;

@@ -27,6 +27,7 @@ struct wave {
     struct mcp_bar bar;
     enum wave_kind kind;
     int count;
+    struct mcp_families *all;    /* that waves are made of */
     struct mcp_family *families; /* [count] */
     struct mcp_tuple *splits;    /* [count] */
     int most_milps;              /* of each of them */
@@ -191,7 +192,7 @@ static void join_tuple(struct wave *wave, const struct mcp_tuple *tuple)
 {
     struct mcp_tuples *kept = &wave->search->kept[wave->class];
     join_best(wave, tuple);
-    if (!splits(wave->search) ||
+    if (!splits(wave->search) || tuple->split ||
         (tuple->state != MCP_TUPLE_FITS && tuple->state != MCP_TUPLE_OPEN)) {
         count_tuple(wave, tuple);
         return;
@@ -245,7 +246,7 @@ static void leave_open(const struct wave *wave, double bound_ns)
 /* Other orders of what is out of reach in any are settled. */
 static void leave_families(const struct wave *wave, size_t at)
 {
-    const struct mcp_families *all = &wave->search->families[wave->class];
+    const struct mcp_families *all = wave->all;
     while (wave->kind == OTHER_ORDERS && at < all->count && !all->items[at].reached)
         at++;
     if (at < all->count)
@@ -303,7 +304,7 @@ static void tell(const struct mcp_search *search, enum wave_kind kind, double fr
 /* Families from `at` on that may still matter, at most `most`. */
 static int next_wave(const struct wave *wave, size_t at, int most)
 {
-    const struct mcp_families *all = &wave->search->families[wave->class];
+    const struct mcp_families *all = wave->all;
     bool memory = wave->search->objective == MCP_OBJECTIVE_MEMORY;
     double bar = (double)(memory ? wave->bar.bytes : wave->bar.ns);
     int count = 0;
@@ -315,7 +316,7 @@ static int next_wave(const struct wave *wave, size_t at, int most)
 
 static void skip_rest(struct wave *wave, size_t at)
 {
-    const struct mcp_families *all = &wave->search->families[wave->class];
+    const struct mcp_families *all = wave->all;
     for (; wave->class == MCP_KEEPS_ALL && at < all->count; at++)
         wave->search->record.bounded += to_count(wave, &all->items[at]);
 }
@@ -332,10 +333,10 @@ static bool stopped(struct mcp_search *search)
     return search->stopped;
 }
 
-static void run_families(struct mcp_search *search, int class, int top, enum wave_kind kind)
+static void run_families(struct mcp_search *search, struct mcp_families *all, int class, int top,
+                         enum wave_kind kind)
 {
-    struct wave wave = {.search = search, .class = class, .kind = kind};
-    struct mcp_families *all = &search->families[class];
+    struct wave wave = {.search = search, .all = all, .class = class, .kind = kind};
     size_t at = 0;
     for (int length = 1; at < all->count; length = longer(length)) {
         wave.bar = mcp_common_bar(search, class, top);
@@ -357,13 +358,13 @@ static void run_families(struct mcp_search *search, int class, int top, enum wav
 }
 
 /* Other rank orders than the first are looked at with what that found as the bar. */
-static void run_orders(struct mcp_search *search, int class)
+static void run_orders(struct mcp_search *search, struct mcp_families *all, int class)
 {
     bool any = false;
     for (int i = 0; i < search->num_lots; i++)
         any = any || search->lots[i].choices.rank_orders.count > 1;
     if (any)
-        run_families(search, class, 1, OTHER_ORDERS);
+        run_families(search, all, class, 1, OTHER_ORDERS);
 }
 
 static int by_tuple_bound(const void *a, const void *b)
@@ -446,15 +447,25 @@ static void split_runners_up(struct mcp_search *search, int top)
     }
 }
 
+/* What a rule costs is told by the schedules that are split, unless only others are asked for. */
+static void run_even(struct mcp_search *search, int class, int top)
+{
+    unsigned schedules = mcp_space_schedules(search->space, search->question->stack);
+    if (class != MCP_KEEPS_ALL && (schedules & MCP_UNEVEN_SCHEDULES) != 0)
+        return;
+    run_families(search, &search->even[class], class, top, FIRST_ORDER);
+    run_orders(search, &search->even[class], class);
+}
+
 static void run_class(struct mcp_search *search, int class)
 {
     int top = search->options->top > 1 && class == MCP_KEEPS_ALL ? search->options->top : 1;
-    run_families(search, class, top, FIRST_ORDER);
-    run_orders(search, class);
-    if (!splits(search))
-        return;
-    run_splits(search, class);
-    if (class == MCP_KEEPS_ALL)
+    run_families(search, &search->families[class], class, top, FIRST_ORDER);
+    run_orders(search, &search->families[class], class);
+    if (splits(search))
+        run_splits(search, class);
+    run_even(search, class, top);
+    if (splits(search) && class == MCP_KEEPS_ALL)
         split_runners_up(search, top);
 }
 
@@ -512,6 +523,9 @@ static void find_smallest(struct mcp_arena *arena, struct mcp_search search, str
 {
     struct mcp_answer smallest = {0};
     struct mcp_search_options options = *search.options;
+    struct mcp_plan_space space = *search.space;
+    space.schedules = mcp_space_schedules(&space, search.question->stack) & MCP_UNEVEN_SCHEDULES;
+    search.space = &space;
     options.top = 1;
     options.progress = NULL; /* the search that was asked for has told all */
     search.options = &options;

@@ -31,6 +31,9 @@ extern const char mcp_rule_pipeline[]; /* "pipeline_rule" */
 extern const char mcp_rule_batch[];    /* "batch_rule" */
 extern const char mcp_rule_memory[];   /* "memory" */
 extern const char mcp_rule_gpipe[];    /* "gpipe_is_never_better": than 1F1B */
+extern const char mcp_rule_zb_v[];     /* "zb_v_fits_as_well": V-half, V-min are ZB-V with less
+                                          memory, and ZB-V's rows are made for the memory that
+                                          there is; not where memory is the objective */
 
 struct mcp_found {
     struct mcp_plan plan; /* with chunks of its own */
@@ -53,6 +56,10 @@ struct mcp_search_options {
     void *progress_context;
     const volatile sig_atomic_t *stop; /* not 0: give the best so far. NULL: never */
 };
+
+/* Rows are made of many plans, so with less work each than for one alone; proofs are over
+ * rows made so (step/synthesis.h). */
+#define MCP_SEARCH_ROWS_WORK 80000
 
 struct mcp_refused {
     const char *rule;

@@ -75,7 +75,7 @@ void mcp_search_answer(struct mcp_arena *arena, const struct mcp_search *search,
     out->count = mcp_leaders(search, MCP_KEEPS_ALL, top, order);
     out->found = MCP_ARRAY(arena, out->count, struct mcp_found);
     for (int i = 0; i < out->count; i++)
-        out->found[i] = mcp_search_keep(arena, search->question, order[i]);
+        out->found[i] = mcp_search_keep(arena, search->question, order[i], search->unlimited);
     for (int k = 0; k < 2; k++) {
         const struct mcp_tuple *best;
         struct mcp_bar far = bar_beyond(search, MCP_BREAKS_PIPELINE + k), bar = far;
@@ -83,6 +83,6 @@ void mcp_search_answer(struct mcp_arena *arena, const struct mcp_search *search,
             bar = mcp_bar_at(search, &best->found);
         out->has_beyond[k] = bar.ns < far.ns || bar.bytes < far.bytes;
         if (out->has_beyond[k])
-            out->beyond[k] = mcp_search_keep(arena, search->question, best);
+            out->beyond[k] = mcp_search_keep(arena, search->question, best, search->unlimited);
     }
 }

@@ -181,6 +181,7 @@ static void floor_of(const struct mcp_loose_price *price, const struct mcp_quest
     out->v = plan->virtual_stages;
     out->m = mcp_num_microbatches(plan, question->job);
     out->schedule = plan->schedule;
+    out->any_order = mcp_schedule_is_even(plan->schedule);
     for (int i = -2; i < out->num_kinds; i++) {
         struct mcp_layer_floor *layer = i < 0 ? &out->ends[i + 2] : &out->kinds[0][i];
         layer->weights_bytes *= shards;
@@ -315,6 +316,7 @@ static void near_floor(const struct mcp_near_price *price, const struct mcp_ques
     out->v = plan->virtual_stages;
     out->m = mcp_num_microbatches(plan, question->job);
     out->schedule = plan->schedule;
+    out->any_order = mcp_schedule_is_even(plan->schedule);
     mcp_floor_number_kinds(model, out);
     out->num_pools = 1;
     out->stage_pool = NULL;

@@ -28,6 +28,8 @@ static void keep(const struct mcp_look *look, const struct mcp_plan *plan,
     const struct mcp_prediction *p = look->desk->prediction;
     struct mcp_found found = {*plan, p->iteration_s, p->peak_memory_bytes};
     found.plan.chunks = NULL;
+    if (plan->schedule != MCP_CUSTOM)
+        found.plan.rows = NULL;
     if (tuple->state == MCP_TUPLE_FITS &&
         mcp_found_compare(look->search->objective, &tuple->found, &found) <= 0)
         return;
@@ -41,15 +43,21 @@ static bool price_one(struct mcp_look *look, struct mcp_plan plan, enum mcp_reco
                       struct mcp_tuple *tuple)
 {
     const struct mcp_search *search = look->search;
-    struct mcp_mark mark = mcp_arena_mark(look->desk->scratch);
-    mcp_plan_uniform_chunks(look->desk->scratch, &plan, search->question->model->num_layers,
-                            recompute);
-    mcp_estimate(look->desk->pricer, &plan, look->desk->prediction);
-    look->priced++;
-    bool fits = look->desk->prediction->fits || search->unlimited;
+    struct mcp_arena *scratch = look->desk->scratch;
+    struct mcp_mark mark = mcp_arena_mark(scratch);
+    mcp_plan_uniform_chunks(scratch, &plan, search->question->model->num_layers, recompute);
+    struct mcp_rows_order order = {scratch, look->desk->pricer, search->unlimited, look->cutoff_ns};
+    bool fits = false, bounded;
+    if (mcp_search_order(&order, &plan, &bounded)) {
+        mcp_estimate(look->desk->pricer, &plan, look->desk->prediction);
+        look->priced++;
+        fits = look->desk->prediction->fits || search->unlimited;
+    }
+    if (bounded && tuple->state == MCP_TUPLE_OPEN)
+        tuple->state = MCP_TUPLE_BOUNDED;
     if (fits)
         keep(look, &plan, recompute, tuple);
-    mcp_arena_rewind(look->desk->scratch, mark);
+    mcp_arena_rewind(scratch, mark);
     return fits;
 }
 
@@ -196,6 +204,7 @@ void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
             continue;
         }
         tuple->state = MCP_TUPLE_OPEN;
+        tuple->split = tuple->proven = mcp_schedule_is_even(plan.schedule);
         price_uniform(look, &plan, tuple);
         lower_bar(look, tuple);
     }

@@ -57,7 +57,8 @@ struct mcp_tuple { /* looked into */
     int layout;
     int64_t index; /* candidate of the layout with the first recompute */
     int64_t bound_ns;
-    bool split, proven;           /* into its best stages; that there are no better ones */
+    bool split, proven;           /* into its best stages; that there are no better ones; both
+                                     from the start where layers are spread evenly alone */
     struct mcp_found found;       /* where it fits; without chunks where they are uniform */
     enum mcp_recompute recompute; /* of uniform chunks */
 };
@@ -71,7 +72,7 @@ struct mcp_lot { /* one layout */
     struct mcp_layout layout;
     struct mcp_choices choices; /* without chunks */
     int desk;
-    int variants;       /* tuples of a family */
+    int variants;                           /* tuples of a family */
     struct mcp_tuple best[MCP_NUM_CLASSES]; /* layout -1: none yet */
 };
 
@@ -93,7 +94,9 @@ struct mcp_search {
     struct mcp_lot *lots;
     struct mcp_desk *desks;
     struct mcp_families families[MCP_NUM_CLASSES];
-    struct mcp_tuples kept[MCP_NUM_CLASSES]; /* that a split may make the best */
+    struct mcp_families even[MCP_NUM_CLASSES]; /* of which even splits alone are looked at, and
+                                                  last: against what the others gave */
+    struct mcp_tuples kept[MCP_NUM_CLASSES];   /* that a split may make the best */
     struct mcp_search_record record;
 };
 
@@ -152,6 +155,22 @@ bool mcp_family_reaches(const struct mcp_look *look, const struct mcp_family *fa
 /* Looks into the variants with that order; out: [lot->variants / rank orders]. */
 void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
                    struct mcp_tuple *out);
+/* --- search_rows.c: schedules of which even splits alone are looked at --- */
+
+/* Sets plan->rows where its schedule's name does not say them, as the search makes them: of
+ * equal prices the same. Chunks are there; rows go to the arena. false: not
+ * even a microbatch fits, or nothing can take less than cutoff_ns, which *bounded says. True at once for the three schedules of whole backwards. */
+struct mcp_rows_order {
+    struct mcp_arena *arena;
+    struct mcp_pricer *pricer;
+    bool unlimited; /* memory refuses nothing */
+    int64_t cutoff_ns;
+};
+bool mcp_search_order(const struct mcp_rows_order *order, struct mcp_plan *plan, bool *bounded);
+/* The first broken rule besides the lack of such rows; NULL: none. */
+const char *mcp_search_illegal(const struct mcp_question *question, const struct mcp_plan *plan);
+/* mcp_rule_zb_v, or NULL. */
+const char *mcp_search_stands_for(const struct mcp_search *search, const struct mcp_plan *plan);
 /* search_split.c: the tuple's best split that beats cutoff_ns. */
 void mcp_look_split(struct mcp_look *look, int max_milps, struct mcp_tuple *tuple);
 void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question, int tensor_parallel);
@@ -176,8 +195,8 @@ int mcp_leaders(const struct mcp_search *search, int class, int top,
 void mcp_search_answer(struct mcp_arena *arena, const struct mcp_search *search,
                        struct mcp_answer *out);
 
-/* search_record.c: what was found, with chunks of its own in `arena`. */
+/* search_record.c: what was found, with chunks and rows of its own in `arena`. */
 struct mcp_found mcp_search_keep(struct mcp_arena *arena, const struct mcp_question *question,
-                                 const struct mcp_tuple *tuple);
+                                 const struct mcp_tuple *tuple, bool unlimited);
 
 #endif

@@ -10,6 +10,7 @@ const char mcp_rule_pipeline[] = "pipeline_rule";
 const char mcp_rule_batch[] = "batch_rule";
 const char mcp_rule_memory[] = "memory";
 const char mcp_rule_gpipe[] = "gpipe_is_never_better";
+const char mcp_rule_zb_v[] = "zb_v_fits_as_well";
 
 static void count_in(struct mcp_refused *items, int *num, int most, struct mcp_refused more)
 {
@@ -97,7 +98,7 @@ static struct mcp_chunk *copy_chunks(struct mcp_arena *arena, const struct mcp_p
 }
 
 struct mcp_found mcp_search_keep(struct mcp_arena *arena, const struct mcp_question *question,
-                                 const struct mcp_tuple *tuple)
+                                 const struct mcp_tuple *tuple, bool unlimited)
 {
     struct mcp_found found = tuple->found;
     if (found.plan.stage_pool != NULL) {
@@ -109,5 +110,13 @@ struct mcp_found mcp_search_keep(struct mcp_arena *arena, const struct mcp_quest
         found.plan.chunks = copy_chunks(arena, &found.plan);
     else
         mcp_plan_uniform_chunks(arena, &found.plan, question->model->num_layers, tuple->recompute);
+    if (found.plan.rows == NULL) {
+        bool bounded;
+        struct mcp_arena *scratch = mcp_arena_new();
+        struct mcp_rows_order order = {arena, mcp_pricer_new(scratch, question), unlimited,
+                                       INT64_MAX};
+        mcp_search_order(&order, &found.plan, &bounded);
+        mcp_arena_free(scratch);
+    }
     return found;
 }

@@ -6,9 +6,8 @@
 /* GPipe's order never ends earlier than 1F1B's and never holds less. */
 static bool dominated(const struct mcp_search *search, const struct mcp_plan *plan)
 {
-    const struct mcp_interval *schedule = &search->space->knobs[MCP_KNOB_SCHEDULE];
-    bool other = !schedule->given || (schedule->low <= MCP_1F1B && schedule->high >= MCP_1F1B);
-    return plan->schedule == MCP_GPIPE && other;
+    unsigned schedules = mcp_space_schedules(search->space, search->question->stack);
+    return plan->schedule == MCP_GPIPE && (schedules >> MCP_1F1B & 1) != 0;
 }
 
 static enum mcp_class class_of(const struct mcp_search *search, const struct mcp_plan *plan,
@@ -18,16 +17,18 @@ static enum mcp_class class_of(const struct mcp_search *search, const struct mcp
         mcp_space_keeps_pipeline_rule(search->space) && !mcp_pipeline_rule(search->question, plan);
     bool batch =
         mcp_space_keeps_batch_rule(search->space) && !mcp_batch_rule(search->question, plan);
-    *refused = mcp_illegal_rule(search->question, plan);
+    *refused = mcp_search_illegal(search->question, plan);
     if (*refused != NULL)
         return MCP_NUM_CLASSES;
-    if (dominated(search, plan))
-        *refused = mcp_rule_gpipe;
+    const char *other =
+        dominated(search, plan) ? mcp_rule_gpipe : mcp_search_stands_for(search, plan);
+    if (other != NULL)
+        *refused = other;
     else if (pipeline || batch)
         *refused = pipeline ? mcp_rule_pipeline : mcp_rule_batch;
     else if (search->refuse != NULL)
         *refused = search->refuse(search->refuse_context, plan);
-    if (*refused == mcp_rule_gpipe || (pipeline && batch) || (*refused && !pipeline && !batch))
+    if (other != NULL || (pipeline && batch) || (*refused && !pipeline && !batch))
         return MCP_NUM_CLASSES;
     return pipeline ? MCP_BREAKS_PIPELINE : batch ? MCP_BREAKS_BATCH : MCP_KEEPS_ALL;
 }
@@ -51,7 +52,8 @@ static void add_family(struct mcp_search *search, struct mcp_loose *loose,
     if (class == MCP_NUM_CLASSES)
         return;
     mcp_loose_bound(loose, &plan, &family);
-    struct mcp_families *to = &search->families[class];
+    struct mcp_families *to =
+        mcp_schedule_is_even(plan.schedule) ? &search->even[class] : &search->families[class];
     to->items = mcp_grow(search->arena, to->items, to->count, &to->capacity, sizeof family);
     to->items[to->count++] = family;
 }
@@ -93,6 +95,12 @@ static int by_bound(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
+static void sort(struct mcp_families *families)
+{
+    if (families->count > 0)
+        qsort(families->items, families->count, sizeof *families->items, by_bound);
+}
+
 void mcp_search_enumerate(struct mcp_search *search)
 {
     struct mcp_layout *layouts;
@@ -110,8 +118,8 @@ void mcp_search_enumerate(struct mcp_search *search)
     }
     mcp_loose_free(loose);
     search->desks = MCP_ARRAY(search->arena, search->num_desks, struct mcp_desk);
-    for (int class = 0; class < MCP_NUM_CLASSES; class ++)
-        if (search->families[class].count > 0)
-            qsort(search->families[class].items, search->families[class].count,
-                  sizeof(struct mcp_family), by_bound);
+    for (int class = 0; class < MCP_NUM_CLASSES; class ++) {
+        sort(&search->families[class]);
+        sort(&search->even[class]);
+    }
 }

@@ -386,49 +386,43 @@ enum mcp_status mcp_space_check(const struct mcp_question *question,
 /* Of the numbers of virtual stages with equal largest chunks, the smallest has
  * the most even ones; where virtual stages are bounded all are looked at. */
 static struct mcp_values virtual_stages(struct mcp_arena *arena, const struct mcp_plan_space *space,
-                                        int num_layers, int pipeline)
+                                        int num_layers, int pipeline, unsigned schedules)
 {
     const struct mcp_interval *asked = &space->knobs[MCP_KNOB_VIRTUAL_STAGES];
-    const struct mcp_interval *schedule = &space->knobs[MCP_KNOB_SCHEDULE];
     int most = num_layers / pipeline;
     if (asked->given && asked->low > most)
         return one_value(arena, asked->low);
     if (asked->given)
         return values_between(arena, space, MCP_KNOB_VIRTUAL_STAGES, asked->low,
                               asked->high < most ? asked->high : most);
-    if (pipeline == 1 || most < 1 || (schedule->given && schedule->high < MCP_INTERLEAVED))
+    if (pipeline == 1 || most < 1)
         return one_value(arena, 1);
     struct mcp_values values = values_new(arena, most);
     int64_t layers_before = INT64_MAX;
     for (int v = 1; v <= most; v++) {
         int64_t stages = (int64_t)pipeline * v, layers = (num_layers + stages - 1) / stages;
-        if (layers < layers_before)
+        bool many = v == 1 || (schedules >> MCP_INTERLEAVED & 1) != 0;
+        if ((v == 2 && (schedules & MCP_V_SCHEDULES) != 0) || (layers < layers_before && many))
             values_add(&values, v);
         layers_before = layers;
     }
     return values;
 }
 
-static bool schedule_suits(enum mcp_schedule schedule, int pipeline, int stages)
-{
-    if (stages > 1)
-        return schedule == MCP_INTERLEAVED;
-    return schedule == MCP_1F1B || (schedule == MCP_GPIPE && pipeline > 1);
-}
-
-static void add_interleaves(struct mcp_arena *arena, const struct mcp_plan_space *space,
-                            int num_layers, struct mcp_choices *out)
+static void add_interleaves(struct mcp_arena *arena, const struct mcp_question *question,
+                            const struct mcp_plan_space *space, struct mcp_choices *out)
 {
     int pipeline = out->base.pipeline_parallel;
     bool pinned = mcp_space_pinned(space, MCP_KNOB_SCHEDULE);
-    struct mcp_values stages = virtual_stages(arena, space, num_layers, pipeline);
+    unsigned schedules = mcp_space_schedules(space, question->stack);
+    struct mcp_values stages =
+        virtual_stages(arena, space, question->model->num_layers, pipeline, schedules);
     out->interleaves = MCP_ARRAY(arena, stages.count * MCP_NUM_SCHEDULES, struct mcp_interleave);
     for (int i = 0; i < stages.count; i++) {
         for (int s = 0; s < MCP_NUM_SCHEDULES; s++) {
             enum mcp_schedule schedule = (enum mcp_schedule)s;
-            bool suits = (pinned && s <= MCP_INTERLEAVED) ||
-                         schedule_suits(schedule, pipeline, stages.items[i]);
-            if (suits && allows(space, MCP_KNOB_SCHEDULE, s))
+            bool suits = pinned || mcp_schedule_suits(schedule, pipeline, stages.items[i]);
+            if (suits && (schedules >> s & 1) != 0)
                 out->interleaves[out->num_interleaves++] =
                     (struct mcp_interleave){stages.items[i], schedule};
         }
@@ -487,6 +481,8 @@ static struct mcp_plan base_plan(const struct mcp_question *question,
     plan.pipeline_parallel = layout->pipeline_parallel;
     plan.data_parallel = layout->data_parallel;
     plan.expert_parallel = layout->expert_parallel;
+    plan.rows = space->rows;
+    plan.placement = space->placement;
     plan.overlap = mcp_stack_overlap(stack);
     if (!space->overlap)
         plan.overlap = (struct mcp_overlap){.tensor = false};
@@ -497,7 +493,6 @@ void mcp_space_tuples(struct mcp_arena *arena, const struct mcp_question *questi
                       const struct mcp_plan_space *space, const struct mcp_layout *layout,
                       struct mcp_choices *out)
 {
-    int num_layers = question->model->num_layers;
     *out = (struct mcp_choices){.base = base_plan(question, space, layout)};
     const struct mcp_plan *base = &out->base;
     out->context_kinds = values_between(arena, space, MCP_KNOB_CONTEXT_KIND, 0,
@@ -513,7 +508,7 @@ void mcp_space_tuples(struct mcp_arena *arena, const struct mcp_question *questi
     add_zeros(arena, space, out);
     mcp_choices_place(arena, question, space, out);
     out->recomputes = values_between(arena, space, MCP_KNOB_RECOMPUTE, 0, MCP_NUM_RECOMPUTES - 1);
-    add_interleaves(arena, space, num_layers, out);
+    add_interleaves(arena, question, space, out);
 }
 
 void mcp_space_choices(struct mcp_arena *arena, const struct mcp_question *question,
@@ -568,6 +563,8 @@ void mcp_choices_plan(const struct mcp_choices *choices, int64_t index, struct m
     out->reshard_after_forward = choices->zeros[at.zero].reshard;
     out->stage_pool = choices->placements[at.placement];
     mcp_rank_order(choices->rank_orders.items[at.rank_order], out->rank_order);
+    if (out->schedule != MCP_CUSTOM)
+        out->rows = NULL;
     out->chunks = NULL;
     if (choices->chunks != NULL)
         out->chunks = choices->chunks[at.interleave * choices->recomputes.count + at.recompute];

@@ -17,7 +17,9 @@
  *   placement                   on a mixed cluster: its pools in every order
  *   sequence_parallel           off and on; off alone where tensor is 1
  *   context_parallel_kind       all; ring alone where context is 1
- *   schedule                    1F1B and GPipe; interleaved with virtual stages
+ *   schedule                    of those that the stack runs, or that were asked for: GPipe,
+ *                               1F1B and those of zero bubble on one chunk a rank, those of
+ *                               V placement on two, interleaved on more than one
  *   recompute                   none, selective, full: in a candidate the same for all
  *                               layers, in a tuple, which is a candidate without it,
  *                               those that a split may use
@@ -81,12 +83,31 @@ struct mcp_plan_space {
     bool pipeline_rule, batch_rule; /* the article's, as asked for */
     bool overlap;                   /* plans ask their stack to hide what it can */
     bool usual_order;               /* no other rank order than the usual one */
+    /* Unless the knob of schedules is pinned: bits of those to look at; 0: the stack's. */
+    unsigned schedules;
+    /* Of MCP_CUSTOM, which is pinned then, as are both degrees of the pipeline; else NULL. */
+    const struct mcp_schedule_row *rows;
+    enum mcp_placement placement;
+    int num_microbatches; /* that the rows are made for */
 };
 
 /* Nothing bounded, both rules and overlap on. */
 struct mcp_plan_space mcp_space_default(void);
 void mcp_space_pin(struct mcp_plan_space *space, enum mcp_knob knob, int value);
 bool mcp_space_pinned(const struct mcp_plan_space *space, enum mcp_knob knob);
+
+/* Bits of schedules that the space holds. */
+unsigned mcp_space_schedules(const struct mcp_plan_space *space, const struct mcp_stack *stack);
+/* Schedules that are looked at with layers spread evenly and one recompute for all layers
+ * alone: those of which no bound of uneven splits is known, since backwards come in two
+ * parts or rows say the order. */
+bool mcp_schedule_is_even(enum mcp_schedule schedule);
+enum {
+    MCP_UNEVEN_SCHEDULES = 1 << MCP_GPIPE | 1 << MCP_1F1B | 1 << MCP_INTERLEAVED,
+    MCP_V_SCHEDULES = 1 << MCP_ZB_V | 1 << MCP_V_HALF | 1 << MCP_V_MIN | 1 << MCP_DUALPIPE_V
+};
+/* Is it looked at on such a pipeline, where it is not pinned? */
+bool mcp_schedule_suits(enum mcp_schedule schedule, int pipeline_parallel, int virtual_stages);
 
 /* Do the article's rules hold here? A pinned pipeline_parallel lifts the first, a
  * pinned microbatch_size the second. */

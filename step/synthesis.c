@@ -273,7 +273,9 @@ static void set_up_stages(struct mcp_synth *s)
         bool next_here = last || s->rank_of[k + 1] == s->rank_of[k];
         bool previous_here = k == 0 || s->rank_of[k - 1] == s->rank_of[k];
         s->delay_ns[k][MCP_SYNTH_F] = next_here ? 0 : problem->stages[k].forward_delay_ns;
-        s->delay_ns[k][MCP_SYNTH_B] = previous_here ? 0 : problem->stages[k].backward_delay_ns;
+        if (!previous_here)
+            s->delay_ns[k][MCP_SYNTH_B] =
+                problem->stages[k].backward_delay_ns - problem->stages[k - 1].backward_lead_ns;
     }
 }
 
@@ -349,7 +351,7 @@ enum mcp_status mcp_synthesize(struct mcp_arena *arena, const struct mcp_synthes
     look(&search);
     to_rows(arena, search.synth, search.found[0].rows, rows);
     if (time_ns)
-        *time_ns = search.found[0].time_ns;
+        *time_ns = mcp_synth_time(search.synth, search.found[0].rows).time_ns;
     mcp_arena_free(scratch);
     return MCP_OK;
 }
@@ -376,6 +378,11 @@ int64_t mcp_synthesis_time_ns(struct mcp_arena *scratch, const struct mcp_synthe
 
 /* --- bounds and limits --- */
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* From the end of rank r's last B of some chunk: up to the first stage, whose W ends it. */
 static int64_t way_back_ns(const struct mcp_synthesis *problem, int stage)
 {
@@ -384,8 +391,9 @@ static int64_t way_back_ns(const struct mcp_synthesis *problem, int stage)
     for (int k = stage; k > 0; k--) {
         bool here = mcp_placed_rank(problem->placement, p, k) ==
                     mcp_placed_rank(problem->placement, p, k - 1);
-        way += problem->stages[k - 1].backward_input_ns +
-               (here ? 0 : problem->stages[k].backward_delay_ns);
+        const struct mcp_synthesis_stage *next = &problem->stages[k - 1];
+        way += next->backward_input_ns;
+        way += here ? 0 : problem->stages[k].backward_delay_ns - next->backward_lead_ns;
     }
     return way;
 }
@@ -402,9 +410,34 @@ static int64_t way_down_ns(const struct mcp_synthesis *problem, int stage)
     return way;
 }
 
-static int64_t larger(int64_t a, int64_t b)
+/* Byte-nanoseconds that one microbatch keeps on rank r, at least: from the start of its
+ * forward on a stage to the end of its backward there it goes up to the last stage. */
+static double kept_ns(const struct mcp_synthesis *problem, int r)
 {
-    return a > b ? a : b;
+    int p = problem->pipeline_parallel, last = p * problem->virtual_stages - 1;
+    double kept = 0, way = 0;
+    for (int k = last; k >= 0; k--) {
+        const struct mcp_synthesis_stage *stage = &problem->stages[k], *next = stage + 1;
+        int rank = mcp_placed_rank(problem->placement, p, k);
+        if (k < last && mcp_placed_rank(problem->placement, p, k + 1) != rank)
+            way += (double)(stage->forward_delay_ns + next->backward_delay_ns -
+                            stage->backward_lead_ns);
+        way += (double)(stage->forward_ns + stage->backward_input_ns);
+        if (rank == r)
+            kept += way * (double)stage->kept_bytes +
+                    (double)(stage->backward_weight_ns * stage->kept_for_weight_bytes);
+    }
+    return kept;
+}
+
+/* What a rank keeps, over the whole step, is no more than its limit all the time. */
+static int64_t memory_bound_ns(const struct mcp_synthesis *problem, int r)
+{
+    if (problem->limit_bytes == NULL || problem->limit_bytes[r] <= 0)
+        return 0;
+    double bound = problem->num_microbatches * kept_ns(problem, r) /
+                   (double)problem->limit_bytes[r] * (1 - 1e-9);
+    return bound < 4e18 ? (int64_t)bound : INT64_MAX / 2;
 }
 
 int64_t mcp_synthesis_bound_ns(const struct mcp_synthesis *problem)
@@ -423,7 +456,7 @@ int64_t mcp_synthesis_bound_ns(const struct mcp_synthesis *problem)
             back = up < back ? up : back;
         }
         int64_t tail = problem->tail_ns ? problem->tail_ns[r] : 0;
-        int64_t all = m * (pair + weights) + tail;
+        int64_t all = larger(m * (pair + weights), memory_bound_ns(problem, r)) + tail;
         if (!problem->no_barrier) {
             int64_t release = problem->release_ns ? problem->release_ns[r] : 0;
             int64_t tail0 = problem->tail_ns ? problem->tail_ns[0] : 0;

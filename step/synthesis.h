@@ -26,6 +26,7 @@
 
 struct mcp_synthesis_stage { /* of one virtual stage, for one microbatch */
     int64_t forward_ns, backward_input_ns, backward_weight_ns;
+    int64_t backward_lead_ns; /* of backward_input_ns: needs no message, runs while it comes */
     /* From the end of a slot to its arrival at the next stage, and at the one before: the
      * part that does not keep the sender busy. Unused where both are on one rank. */
     int64_t forward_delay_ns, backward_delay_ns;
@@ -63,10 +64,11 @@ enum mcp_status mcp_synthesize(struct mcp_arena *arena, const struct mcp_synthes
 int64_t mcp_synthesis_time_ns(struct mcp_arena *scratch, const struct mcp_synthesis *problem,
                               const struct mcp_schedule_row *rows);
 
-/* No rows take less, whatever the memory: for each rank r, all its slots, and
- *   with a barrier  the first forward's way to r, and from r's last B back to the first
- *                   stage with its W;
- *   without         nothing else. */
+/* No rows take less. For each rank r, after the first forward has come to it: all its
+ * slots; or all its F and B, and from its last B back to the first stage with its W; or, as
+ * long as what all microbatches keep there, each at least as long as the way up from there
+ * and back, takes within its limit (limit_bytes NULL: none). Without a barrier: the first
+ * and the last of these, from the start. */
 int64_t mcp_synthesis_bound_ns(const struct mcp_synthesis *problem);
 
 /* Sets limit[pipeline] as a schedule's name says, where a rank keeps a pair of bytes for one

@@ -164,8 +164,9 @@ static void deliver(struct mcp_synth *s, int stage, struct mcp_synth_slot slot, 
         return;
     int64_t arrival = end_ns + (to == stage ? 0 : s->delay_ns[stage][slot.pass]);
     g->arrival[pass][(size_t)to * (size_t)s->m + (size_t)slot.microbatch] = arrival;
+    int64_t now = end_ns - s->pass_ns[stage][slot.pass]; /* what is past wakes nobody */
     if (s->rank_of[to] != s->rank_of[stage])
-        push(g, arrival, s->rank_of[to]);
+        push(g, arrival > now ? arrival : now, s->rank_of[to]);
 }
 
 /* What the order and memory of the rank know of it. */

@@ -23,8 +23,9 @@ struct mcp_synth { /* p ranks of v chunks, m microbatches */
     int *rank_of, *chunk_of;              /* [p v] by virtual stage */
     int *stage_of;                        /* [p][v] */
     int64_t (*pass_ns)[MCP_SYNTH_PASSES]; /* [p v] */
-    int64_t (*delay_ns)[2];               /* [p v] of F and B to their consumer */
-    int64_t work;                         /* slots played so far */
+    /* [p v] from the end of F and B to when their consumer can start: less its lead. */
+    int64_t (*delay_ns)[2];
+    int64_t work; /* slots played so far */
 
     /* The order that list scheduling follows: forwards and backwards of each rank. */
     int *position;  /* [p][2][v][m] */

@@ -74,7 +74,7 @@ Test(cli, report_holds_the_answer_on_a_page_and_in_markdown)
         "Peak memory",  "Where the time goes",
         "microbatches", "stages 0–1",
         "bubble",       "What would change it",
-        "gpipe",        "ZeRO 3",
+        "1f1b",         "ZeRO 3",
         "fitted",       "sustained_clock_frac",
         "Not modelled", "activations",
         "limit",        "memory_bandwidth_bytes_per_s",

@@ -1,6 +1,8 @@
 /* tests/core/test_stack.c: stacks inherit, state their sources and round-trip to the byte. */
 #include "core/stack.h"
 
+#include "core/plan.h"
+
 #include "core/preset.h"
 
 #include <criterion/criterion.h>
@@ -86,6 +88,8 @@ Test(stack, inherits_what_it_does_not_state)
     cr_expect(eq(str, (char *)stack.name, (char *)"mine"));
     cr_expect(eq(dbl, stack.matmul_frac, 0.5));
     cr_expect(eq(uint, stack.selective_modules, MCP_RECOMPUTE_NORM | MCP_RECOMPUTE_MLP));
+    cr_expect(eq(uint, base.schedules, 1u << MCP_1F1B | 1u << MCP_INTERLEAVED));
+    cr_expect(eq(uint, stack.schedules, base.schedules));
     cr_expect(eq(str, (char *)stack.attention, (char *)"flash2"));
     cr_expect(stack.cuda_graph);
     cr_expect(eq(i64, stack.bucket_bytes, (int64_t)7));
@@ -119,6 +123,9 @@ ParameterizedTestParameters(stack, refused)
         {"number as text", BASED "\"matmul_frac\": \"1\"}", MCP_FORMAT, "matmul_frac"},
         {"unknown module", BASED "\"selective_modules\": [\"nrom\"]}", MCP_FORMAT,
          "selective_modules[0]: unknown module"},
+        {"unknown schedule", BASED "\"schedules\": [\"zbv\"]}", MCP_FORMAT,
+         "schedules[0]: unknown schedule \"zbv\", did you mean \"zb-v\""},
+        {"no schedule", BASED "\"schedules\": []}", MCP_FORMAT, "schedules names none"},
         {"source of no value", BASED "\"sources\": {\"matmul_fraq\": \"fitted\"}}", MCP_FORMAT,
          "did you mean matmul_frac"},
         {"source without its value", BASED "\"sources\": {\"matmul_frac\": \"fitted\"}}",

@@ -24,6 +24,7 @@ static inline void load_question(struct loaded *out, const char *model, const ch
     cr_assert(mcp_cluster_load(out->arena, cluster, &out->cluster, &err) == MCP_OK, "%s", err.text);
     cr_assert(mcp_stack_load(out->arena, "megatron-core", &out->stack, &err) == MCP_OK, "%s",
               err.text);
+    out->stack.schedules |= 1u << MCP_GPIPE; /* which 1F1B dominates */
     out->job = mcp_job_default();
     out->job.global_batch_size = global_batch_size;
     out->job.sequence_length = sequence_length;

@@ -82,7 +82,8 @@ static int most_of(enum mcp_knob knob, const struct mcp_question *question, int 
         [MCP_KNOB_ZERO_STAGE] = 3,
         [MCP_KNOB_SEQUENCE_PARALLEL] = 1,
         [MCP_KNOB_CONTEXT_KIND] = MCP_NUM_CONTEXT_KINDS - 1,
-        [MCP_KNOB_SCHEDULE] = MCP_NUM_SCHEDULES - 1,
+        [MCP_KNOB_SCHEDULE] =
+            question->stack->schedules > MCP_UNEVEN_SCHEDULES ? MCP_V_MIN : MCP_INTERLEAVED,
         [MCP_KNOB_RECOMPUTE] = MCP_NUM_RECOMPUTES - 1,
         [MCP_KNOB_RESHARD] = 1,
         [MCP_KNOB_RANK_ORDER] = MCP_NUM_RANK_ORDERS - 1,
@@ -146,6 +147,12 @@ void random_problem_draw(struct mcp_arena *arena, uint64_t seed, const struct pr
     draw_memory(dice, &drawn->question, &drawn->cluster);
     if (drawn->cluster.next != NULL)
         draw_memory(dice, &drawn->question, &out->other);
+    drawn->stack.schedules = MCP_UNEVEN_SCHEDULES;
+    if (size->every_schedule) { /* ZB-V stands for V-half and V-min where it is looked at */
+        drawn->stack.schedules |= 1u << MCP_ZB_H1 | 1u << MCP_ZB_H2;
+        drawn->stack.schedules |=
+            seed % 2 == 0 ? 1u << MCP_ZB_V : 1u << MCP_V_HALF | 1u << MCP_V_MIN;
+    }
     draw_space(dice, size, &drawn->question, &out->space);
     out->objective = (enum mcp_objective)(chance(dice, 70) ? 0 : between(dice, 0, 2));
     out->uniform = chance(dice, 20);

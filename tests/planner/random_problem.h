@@ -18,6 +18,7 @@ struct problem_size {
     int most_sequences;                     /* of a batch */
     int pinned_percent;                     /* of the knobs */
     int mixed_percent;
+    bool every_schedule; /* else those of whole backwards alone */
 };
 
 /* Never fails; the same seed gives the same problem. Some ask for what cannot be:

@@ -337,12 +337,12 @@ static void expect_chosen(uint64_t seed, int problems, const struct problem_size
 
 Test(choice, equals_brute_force)
 {
-    const struct problem_size size = {5, 2, 4, 8, 30, 0};
+    const struct problem_size size = {5, 2, 4, 8, 30, 0, false};
     expect_chosen(1, 240, &size);
 }
 
 Test(choice, equals_brute_force_on_mixed_clusters)
 {
-    const struct problem_size size = {5, 1, 4, 8, 20, 100};
+    const struct problem_size size = {5, 1, 4, 8, 20, 100, false};
     expect_chosen(5000, 60, &size);
 }

@@ -1,13 +1,16 @@
 /* tests/planner/test_search_brute.c: the best plan against every plan there is.
  *
  * Loops of its own over tuples, cuts and recompute; of the program it shares the prices
- * (step/estimate.h) and the rules of meaning (step/legal.h), nothing of the planner. */
+ * (step/estimate.h), the rules of meaning (step/legal.h) and how rows are made
+ * (step/rows.h), nothing of the planner. */
+#include "step/rows.h"
 #include "step/stage.h"
 #include "tests/planner/random_problem.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
+#include <string.h>
 
 enum { MAX_LAYERS = 10, MAX_STAGES = 16 };
 
@@ -21,7 +24,8 @@ struct force {
     bool found;
     double best;
     int64_t best_bytes, least_bytes; /* of the best, of any plan */
-    int64_t interleaved;
+    int64_t interleaved, even;       /* tuples of such schedules */
+    bool fitted;                     /* the plan priced last */
 };
 
 /* --- one plan --- */
@@ -37,6 +41,35 @@ static double value_of(const struct force *f)
 {
     return f->problem->objective == MCP_OBJECTIVE_MEMORY ? (double)f->prediction->peak_memory_bytes
                                                          : f->prediction->iteration_s;
+}
+
+/* Rows as the search makes them, where the name does not say them. */
+static bool has_rows(struct force *f, struct mcp_arena *scratch, struct mcp_plan *plan)
+{
+    struct mcp_error err;
+    if (!mcp_schedule_is_made(plan->schedule))
+        return true;
+    struct mcp_rows_problem problem = mcp_rows_problem(scratch, f->pricer, plan, false);
+    struct mcp_schedule_row *rows =
+        MCP_ARRAY(scratch, plan->pipeline_parallel, struct mcp_schedule_row);
+    problem.synthesis.max_work = MCP_SEARCH_ROWS_WORK;
+    plan->rows = rows;
+    return problem.synthesis.limit_bytes != NULL &&
+           mcp_synthesize(scratch, &problem.synthesis, rows, NULL, &err) == MCP_OK;
+}
+
+static void estimate(struct force *f, const struct attempt *a)
+{
+    struct mcp_arena *scratch = mcp_arena_new();
+    struct mcp_plan plan = a->plan;
+    f->fitted = has_rows(f, scratch, &plan);
+    if (f->fitted) {
+        mcp_estimate(f->pricer, &plan, f->prediction);
+        f->fitted = f->prediction->fits;
+        int64_t bytes = f->prediction->peak_memory_bytes;
+        f->least_bytes = bytes < f->least_bytes ? bytes : f->least_bytes;
+    }
+    mcp_arena_free(scratch);
 }
 
 static void price(struct force *f, struct attempt *a)
@@ -57,13 +90,11 @@ static void price(struct force *f, struct attempt *a)
     for (int i = 0; i < f->question->model->num_layers; i++)
         runs[i] = (struct mcp_recompute_run){a->recompute[i], 1};
     a->plan.chunks = chunks;
-    mcp_estimate(f->pricer, &a->plan, f->prediction);
-    int64_t bytes = f->prediction->peak_memory_bytes;
-    f->least_bytes = bytes < f->least_bytes ? bytes : f->least_bytes;
-    if (f->prediction->fits && (!f->found || value_of(f) < f->best)) {
+    estimate(f, a);
+    if (f->fitted && (!f->found || value_of(f) < f->best)) {
         f->found = true;
         f->best = value_of(f);
-        f->best_bytes = bytes;
+        f->best_bytes = f->prediction->peak_memory_bytes;
     }
 }
 
@@ -154,6 +185,9 @@ static void each_rank(struct force *f, struct attempt *a, int r, int left)
 static void each_uniform(struct force *f, struct attempt *a)
 {
     int stages = a->plan.pipeline_parallel * a->plan.virtual_stages;
+    /* Of backwards in parts: without recompute if that fits. */
+    bool one = a->plan.schedule >= MCP_ZB_H1 && f->problem->objective != MCP_OBJECTIVE_MEMORY;
+    f->fitted = false;
     for (int r = 0; r < MCP_NUM_RECOMPUTES; r++) {
         if (!allows(f, MCP_KNOB_RECOMPUTE, r))
             continue;
@@ -163,6 +197,8 @@ static void each_uniform(struct force *f, struct attempt *a)
                 a->recompute[layer] = (enum mcp_recompute)r;
             }
         price(f, a);
+        if (one && f->fitted && r == MCP_RECOMPUTE_NONE)
+            return;
     }
 }
 
@@ -172,7 +208,11 @@ static void each_split(struct force *f, const struct mcp_plan *plan)
 {
     struct attempt a = {.plan = *plan};
     const struct mcp_plan_space *space = &f->problem->space;
-    if (mcp_illegal_rule(f->question, plan) != NULL ||
+    const char *rule = mcp_illegal_rule(f->question, plan);
+    if (rule != NULL && strcmp(rule, "schedule_has_rows") == 0 &&
+        mcp_schedule_is_made(plan->schedule)) /* later */
+        rule = NULL;
+    if (rule != NULL ||
         (space->pipeline_rule && !pinned(f, MCP_KNOB_PIPELINE) &&
          !mcp_pipeline_rule(f->question, plan)) ||
         (space->batch_rule && !pinned(f, MCP_KNOB_MICROBATCH) &&
@@ -180,7 +220,8 @@ static void each_split(struct force *f, const struct mcp_plan *plan)
         return;
     f->interleaved += plan->virtual_stages > 1;
     int stages = plan->pipeline_parallel * plan->virtual_stages;
-    if (f->uniform)
+    f->even += plan->schedule >= MCP_ZB_H1;
+    if (f->uniform || plan->schedule >= MCP_ZB_H1)
         each_uniform(f, &a);
     else if (plan->virtual_stages == 1)
         each_layer(f, &a, 0);
@@ -254,20 +295,34 @@ static void each_microbatch(struct force *f, struct mcp_plan plan)
 }
 
 /* Of virtual stages with equal largest chunks the fewest, where any are allowed. */
+static bool suits(const struct force *f, enum mcp_schedule schedule, int p, int v)
+{
+    if (!allows(f, MCP_KNOB_SCHEDULE, (int)schedule) ||
+        (!pinned(f, MCP_KNOB_SCHEDULE) && (f->question->stack->schedules >> schedule & 1) == 0))
+        return false;
+    if (schedule >= MCP_ZB_H1 && p == 1)
+        return pinned(f, MCP_KNOB_SCHEDULE);
+    if (mcp_schedule_placement(schedule) == MCP_PLACEMENT_V)
+        return v == 2;
+    return (schedule == MCP_INTERLEAVED) == (v > 1);
+}
+
 static void each_interleave(struct force *f, struct mcp_plan plan)
 {
+    bool folds = (f->question->stack->schedules & (1u << MCP_ZB_V | 1u << MCP_V_HALF)) != 0;
     int layers = f->question->model->num_layers, p = plan.pipeline_parallel;
     bool asked = f->problem->space.knobs[MCP_KNOB_VIRTUAL_STAGES].given;
     for (int v = 1, before = 0; v * p <= layers; v++) {
         int largest = (layers + p * v - 1) / (p * v);
         bool again = largest == before;
         before = largest;
-        if ((!asked && again) || (v > 1 && p == 1) || !allows(f, MCP_KNOB_VIRTUAL_STAGES, v))
+        if ((!asked && again && !(v == 2 && folds)) || (v > 1 && p == 1) ||
+            !allows(f, MCP_KNOB_VIRTUAL_STAGES, v))
             continue;
         plan.virtual_stages = v;
         for (int s = 0; s < MCP_NUM_SCHEDULES; s++) {
             plan.schedule = (enum mcp_schedule)s;
-            if ((s == MCP_INTERLEAVED) == (v > 1) && allows(f, MCP_KNOB_SCHEDULE, s))
+            if (suits(f, plan.schedule, p, v))
                 each_microbatch(f, plan);
         }
     }
@@ -330,7 +385,7 @@ static void each_tuple(struct force *f)
 /* --- the comparison --- */
 
 struct seen {
-    int compared, unproven, infeasible, experts, mixed, interleaved, uneven;
+    int compared, unproven, infeasible, experts, mixed, interleaved, uneven, even, even_best;
     double worst;
 };
 
@@ -400,6 +455,8 @@ static void compare(const struct random_problem *problem, const struct force *f,
     seen->experts += mcp_model_has_experts(f->question->model);
     seen->mixed += f->question->cluster->next != NULL;
     seen->interleaved += f->interleaved > 0;
+    seen->even += f->even > 0;
+    seen->even_best += answer->count > 0 && answer->found[0].plan.schedule >= MCP_ZB_H1;
     seen->uneven +=
         answer->count > 0 && is_uneven(&answer->found[0].plan, f->question->model->num_layers);
 }
@@ -461,27 +518,29 @@ static void expect_best(uint64_t seed, int problems, int64_t most, const struct 
     cr_expect(gt(int, seen.experts, seen.compared / 8));
     cr_expect(gt(int, seen.interleaved, 0));
     cr_expect(eq(int, seen.mixed, size->mixed_percent > 0 ? seen.compared : 0));
-    cr_expect(gt(int, seen.uneven, seen.compared / 10));
+    cr_expect(size->every_schedule || seen.uneven > seen.compared / 10);
+    cr_expect(size->every_schedule == false || (seen.even > 0 && seen.even_best > 0), "%d, %d best",
+              seen.even, seen.even_best);
 }
 
 /* Many small spaces, mostly pinned. */
 Test(search_brute, narrow_spaces)
 {
-    const struct problem_size size = {MAX_LAYERS, 2, 4, 12, 45, 0};
+    const struct problem_size size = {MAX_LAYERS, 2, 4, 12, 45, 0, false};
     expect_best(1, 260, 20000, &size);
 }
 
 /* Fewer, with more of their own to choose. */
 Test(search_brute, wide_spaces)
 {
-    const struct problem_size size = {5, 2, 3, 8, 15, 0};
+    const struct problem_size size = {5, 2, 3, 8, 15, 0, false};
     expect_best(100000, 60, 60000, &size);
 }
 
 /* Two kinds of GPUs: which of them come first. */
 Test(search_brute, mixed_clusters)
 {
-    const struct problem_size size = {6, 1, 4, 12, 30, 100};
+    const struct problem_size size = {6, 1, 4, 12, 30, 100, false};
     expect_best(200000, 60, 30000, &size);
 }
 
@@ -489,7 +548,7 @@ Test(search_brute, mixed_clusters)
  * differ, others may hold more, which a bound forgot. */
 Test(search_brute, fuller_than_the_fullest)
 {
-    const struct problem_size size = {6, 1, 4, 12, 30, 100};
+    const struct problem_size size = {6, 1, 4, 12, 30, 100, false};
     struct seen seen = {0};
     cr_expect(gt(i64, try_seed(244988, &size, 30000, &seen), 0));
     cr_expect(eq(int, seen.compared, 1));
@@ -498,8 +557,15 @@ Test(search_brute, fuller_than_the_fullest)
 /* Found by long runs: more recompute elsewhere hides more of the last reduction. */
 Test(search_brute, recompute_that_hides_more)
 {
-    const struct problem_size size = {5, 2, 3, 8, 15, 0};
+    const struct problem_size size = {5, 2, 3, 8, 15, 0, false};
     struct seen seen = {0};
     cr_expect(gt(i64, try_seed(101249, &size, 60000, &seen), 0));
     cr_expect(eq(int, seen.compared, 1));
+}
+
+/* With backwards in two parts, and V placement; few whole splits besides. */
+Test(search_brute, every_schedule)
+{
+    const struct problem_size size = {6, 1, 4, 12, 40, 0, true};
+    expect_best(300000, 60, 20000, &size);
 }

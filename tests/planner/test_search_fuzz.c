@@ -295,20 +295,20 @@ static void fuzz(uint64_t seed, int problems, int64_t most_tuples, const struct 
 
 Test(search_fuzz, small_problems)
 {
-    const struct problem_size size = {8, 2, 4, 24, 18, 10};
+    const struct problem_size size = {8, 2, 4, 24, 18, 10, false};
     fuzz(300000, 200, 400, &size);
 }
 
 Test(search_fuzz, larger_problems)
 {
-    const struct problem_size size = {16, 4, 8, 100, 12, 0};
+    const struct problem_size size = {16, 4, 8, 100, 12, 0, false};
     fuzz(400000, 60, 200, &size);
 }
 
 /* Nodes of three GPUs, for three context ranks: bounds hold whatever orders are asked for. */
 Test(search_fuzz, orders_without_the_usual)
 {
-    const struct problem_size size = {4, 2, 4, 8, 0, 0};
+    const struct problem_size size = {4, 2, 4, 8, 0, 0, false};
     struct seen seen = {0};
     for (uint64_t seed = 1; seed <= 60; seed++) {
         struct random_problem problem = {0};

@@ -100,11 +100,19 @@ static struct problem *random_problem(struct mcp_arena *arena)
     int v = 1 + (int)below(2), p = 1 + (int)below(9), m = 1 + (int)below(20);
     struct problem *problem = new_problem(arena, p, v, m);
     int64_t pair = 0;
+    bool leads = below(2);
     for (int k = 0; k < p * v; k++) {
         int64_t kept = 1 + below(100);
-        problem->stages[k] = (struct mcp_synthesis_stage){
-            1 + below(1000),           1 + below(1000), below(1000), below(200), below(200), kept,
-            below(kept + kept / 4 + 1)};
+        struct mcp_synthesis_stage *stage = &problem->stages[k];
+        *stage = (struct mcp_synthesis_stage){.forward_ns = 1 + below(1000),
+                                              .backward_input_ns = 1 + below(1000),
+                                              .backward_weight_ns = below(1000),
+                                              .forward_delay_ns = below(200),
+                                              .backward_delay_ns = below(200),
+                                              .kept_bytes = kept,
+                                              .kept_for_weight_bytes = below(kept + kept / 4 + 1)};
+        if (leads)
+            stage->backward_lead_ns = below(stage->backward_input_ns);
         pair += kept + kept / 4;
     }
     pair = v * 125 + pair / p * below(2 * p);
@@ -147,9 +155,10 @@ static int64_t arrival(const struct player *player, int k, int pass, int microba
         return -1;
     bool here = mcp_placed_rank(q->placement, q->pipeline_parallel, from) ==
                 mcp_placed_rank(q->placement, q->pipeline_parallel, k);
-    int64_t delay =
-        pass == 0 ? q->stages[from].forward_delay_ns : q->stages[from].backward_delay_ns;
-    return player->end[pass][from][microbatch] + (here ? 0 : delay);
+    int64_t delay = pass == 0 ? q->stages[from].forward_delay_ns
+                              : q->stages[from].backward_delay_ns - q->stages[k].backward_lead_ns;
+    int64_t came = player->end[pass][from][microbatch] + (here ? 0 : delay);
+    return came > 0 ? came : 0;
 }
 
 static bool advance(struct player *player, int r)
@@ -242,7 +251,7 @@ Test(synthesis, one_microbatch_must_fit)
     struct mcp_arena *arena = mcp_arena_new();
     struct problem *problem = new_problem(arena, 3, 2, 5);
     for (int k = 0; k < 6; k++)
-        problem->stages[k] = (struct mcp_synthesis_stage){1, 1, 1, 0, 0, 10, 10};
+        problem->stages[k] = (struct mcp_synthesis_stage){1, 1, 1, 0, 0, 0, 10, 10};
     for (int r = 0; r < 3; r++)
         problem->limit[r] = r == 1 ? 19 : 20;
     struct mcp_error err = {0};

@@ -1,0 +1,47 @@
+/* planner/search_rows.c: rows of plans whose schedule's name does not say them. */
+#include "planner/search_parts.h"
+#include "step/rows.h"
+
+#include "core/text.h"
+
+static bool lacks_rows(const struct mcp_plan *plan)
+{
+    return plan->rows == NULL && mcp_schedule_is_made(plan->schedule);
+}
+
+bool mcp_search_order(const struct mcp_rows_order *order, struct mcp_plan *plan, bool *bounded)
+{
+    *bounded = false;
+    if (!mcp_schedule_is_even(plan->schedule) || plan->schedule == MCP_CUSTOM)
+        return true;
+    struct mcp_arena *scratch = mcp_arena_new();
+    struct mcp_rows_problem problem =
+        mcp_rows_problem(scratch, order->pricer, plan, order->unlimited);
+    bool fits = problem.synthesis.limit_bytes != NULL;
+    *bounded = fits && problem.bound_ns > order->cutoff_ns;
+    if (fits && !*bounded && lacks_rows(plan)) {
+        struct mcp_error unused;
+        struct mcp_schedule_row *rows =
+            MCP_ARRAY(order->arena, plan->pipeline_parallel, struct mcp_schedule_row);
+        problem.synthesis.max_work = MCP_SEARCH_ROWS_WORK;
+        fits = mcp_synthesize(order->arena, &problem.synthesis, rows, NULL, &unused) == MCP_OK;
+        plan->rows = fits ? rows : NULL;
+    }
+    mcp_arena_free(scratch);
+    return fits && !*bounded;
+}
+
+/* The rule about rows is the last but one that is asked, so that it hides no other. */
+const char *mcp_search_illegal(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    const char *rule = mcp_illegal_rule(question, plan);
+    return rule != NULL && mcp_same(rule, "schedule_has_rows") && lacks_rows(plan) ? NULL : rule;
+}
+
+const char *mcp_search_stands_for(const struct mcp_search *search, const struct mcp_plan *plan)
+{
+    unsigned schedules = mcp_space_schedules(search->space, search->question->stack);
+    bool less = plan->schedule == MCP_V_HALF || plan->schedule == MCP_V_MIN;
+    bool other = (schedules >> MCP_ZB_V & 1) != 0 && search->objective != MCP_OBJECTIVE_MEMORY;
+    return less && other ? mcp_rule_zb_v : NULL;
+}
