@@ -20,8 +20,3 @@ void mcp_blas_multiply(const struct mcp_product *p)
                 size_of(p->k), 1.0f, p->a, size_of(p->lda), p->b, size_of(p->ldb),
                 p->accumulate ? 1.0f : 0.0f, p->c, size_of(p->ldc));
 }
-
-void mcp_blas_set_threads(int threads)
-{
-    openblas_set_num_threads(threads);
-}

@@ -16,7 +16,5 @@ struct mcp_product {
 };
 
 void mcp_blas_multiply(const struct mcp_product *product);
-/* Threads that one product uses. */
-void mcp_blas_set_threads(int threads);
 
 #endif

@@ -100,8 +100,6 @@ static void back_row(const struct mcp_layer_facts *facts, const float *p, const 
         d[i] = p[i] * (d[i] - product);
 }
 
-enum { MAX_EXPERTS = 4096 }; /* of a row on the stack */
-
 /* reads d_routing [tokens][experts], routing; writes d_logits, the bias's gradient if any */
 void mcp_cpu_router_top_k_backward(const struct mcp_launch *launch)
 {
@@ -111,7 +109,7 @@ void mcp_cpu_router_top_k_backward(const struct mcp_launch *launch)
     int64_t experts = r.experts;
 #pragma omp parallel for schedule(static) if (r.tokens * experts > MCP_SERIAL)
     for (int64_t token = 0; token < r.tokens; token++) {
-        float room[MAX_EXPERTS], d[MAX_EXPERTS];
+        float room[MCP_MAX_ROUTED], d[MCP_MAX_ROUTED];
         memcpy(d, mcp_get(from, token * experts, (int)experts, room), (size_t)experts * sizeof *d);
         back_row(facts, r.probabilities + token * experts, r.shares + token * experts, d);
         mcp_put(to, token * experts, (int)experts, d);
@@ -208,7 +206,7 @@ void mcp_cpu_unpermute_backward(const struct mcp_launch *launch)
 static void gather_rows(const struct routing *r, const struct mcp_view views[2], int64_t columns,
                         int64_t first, bool adds)
 {
-    int64_t next[MAX_EXPERTS] = {0};
+    int64_t next[MCP_MAX_ROUTED] = {0};
     int count = mcp_chunk(columns - first);
     for (int64_t i = 0; i < r->tokens * r->experts; i++)
         if (i % r->experts + 1 < r->experts)

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <math.h>
 
-enum { MAX_TURNS = 128 }; /* pairs of columns of a head that turn */
+enum { MAX_TURNS = MCP_MAX_HEAD_DIM / 2 }; /* pairs of columns of a head that turn */
 
 /* Frequencies of Su et al. 2021 (RoPE), equation 15, under a scaling of positions. */
 struct turns {

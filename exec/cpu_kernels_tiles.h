@@ -10,11 +10,7 @@
 
 #include "exec/cpu_kernels_parts.h"
 
-enum {
-    MCP_TILE_QUERIES = 64,
-    MCP_TILE_KEYS = 64,
-    MCP_TILE_WIDTH = 256 /* largest head */
-};
+enum { MCP_TILE_QUERIES = 64, MCP_TILE_KEYS = 64, MCP_TILE_WIDTH = MCP_MAX_HEAD_DIM };
 
 /* Which heads and tokens an attention op works on. */
 struct mcp_attention {

@@ -63,7 +63,8 @@ void mcp_cpu_zero(const struct mcp_launch *launch)
 {
     struct flat f = flat_of(launch, launch->op->writes[0]);
     struct mcp_view view = mcp_write_view(launch, 0);
-    int64_t size = view.dtype == MCP_F32 ? 4 : 2, elements = launch->op->dims[0];
+    int64_t size = view.dtype == MCP_F32 ? 4 : 2;
+    int64_t elements = launch->op->dims[0] * launch->op->dims[1];
     view = mcp_view_at(view, is_shards(launch->op->writes[0]) ? f.shard_first : f.first);
 #pragma omp parallel for schedule(static) if (elements > MCP_SERIAL)
     for (int64_t at = 0; at < elements; at += MCP_SERIAL) {

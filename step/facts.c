@@ -88,6 +88,8 @@ static const char *attention_lack(const struct mcp_builder *b)
         {kind->attention != MCP_ATTENTION_GROUPED && kind->attention != MCP_ATTENTION_NONE,
          "latent or recurrent attention"},
         {replicated, "key-value heads that tensor ranks share"},
+        {kind->head_dim > MCP_MAX_HEAD_DIM || kind->value_head_dim > MCP_MAX_HEAD_DIM,
+         "heads wider than 256"},
         {kind->attention_sinks, "attention sinks"},
         {kind->attention_output_gate, "gated attention"},
         {kind->keys_are_values, "keys that are values"},
@@ -115,6 +117,7 @@ static const char *mlp_lack(const struct mcp_builder *b)
     } lacks[] = {
         {b->model->numerics.activation == MCP_ACTIVATION_OTHER, "its activation"},
         {kind->expert_bias, "biases of experts"},
+        {kind->num_experts > MCP_MAX_ROUTED, "more than 4096 experts"},
         {kind->shared_expert_gate, "a gated shared expert"},
         {kind->router_correction_bias, "a router with correction biases"},
         {mcp_mlp_norms(b->model, kind) > 1, "norms of a branch"},

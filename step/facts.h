@@ -22,6 +22,9 @@
 
 #include <stdint.h>
 
+/* What kernels keep of a token at hand: columns of a head, experts. */
+enum { MCP_MAX_HEAD_DIM = 256, MCP_MAX_ROUTED = 4096 };
+
 struct mcp_layer_facts {
     int64_t microbatch_size;
     int64_t sequence_length;

@@ -9,6 +9,7 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 #include <math.h>
+#include <omp.h>
 
 Test(kernels, exponentials)
 {
@@ -372,5 +373,76 @@ ParameterizedTest(struct case_tokens *c, kernels, tokens)
         bool wanted = i / 64 < sequences && position >= 0 && position < c->sequence;
         cr_assert(seen[i] == wanted, "token %lld: %d times", (long long)i, seen[i]);
     }
+    mcp_arena_free(kit.arena);
+}
+
+/* --- threads --- */
+
+struct case_threads {
+    enum mcp_function function;
+};
+
+ParameterizedTestParameters(kernels, threads)
+{
+    static struct case_threads cases[] = {
+        {MCP_FN_NORM_BACKWARD}, {MCP_FN_BIAS_BACKWARD},      {MCP_FN_ATTENTION_FORWARD},
+        {MCP_FN_SUM_SQUARES},   {MCP_FN_ATTENTION_BACKWARD},
+    };
+    return cr_make_param_array(struct case_threads, cases, sizeof cases / sizeof *cases);
+}
+
+enum { TALL = 300, BROAD = 640 };
+
+static void threads_facts(struct kit *kit)
+{
+    kit->type.facts = (struct mcp_layer_facts){.microbatch_size = 2,
+                                               .sequence_local = TALL / 2,
+                                               .heads = 5,
+                                               .kv_heads = 5,
+                                               .head_dim = 128,
+                                               .value_head_dim = 128,
+                                               .softmax_scale = 0.1,
+                                               .norm_epsilon = 1e-5,
+                                               .norm_centers = 1};
+}
+
+/* dy, x, output or nothing, ...: as many as any of them reads; values like each other. */
+static void run_on(struct kit *kit, enum mcp_function function, int threads, int writes[2])
+{
+    static const int reads[MCP_NUM_FUNCTIONS] = {[MCP_FN_NORM_BACKWARD] = 3,
+                                                 [MCP_FN_BIAS_BACKWARD] = 1,
+                                                 [MCP_FN_SUM_SQUARES] = 1,
+                                                 [MCP_FN_ATTENTION_FORWARD] = 2,
+                                                 [MCP_FN_ATTENTION_BACKWARD] = 5};
+    bool sums = function == MCP_FN_SUM_SQUARES;
+    kit->seed = 3;
+    omp_set_num_threads(threads);
+    KIT_OP(kit, function, sums ? TALL * BROAD : TALL, sums ? 1 : BROAD, TALL * BROAD);
+    for (int i = 0; i < reads[function]; i++)
+        kit_read(kit, kit_random_buffer(kit, MCP_F32,
+                                        (int64_t)TALL * BROAD *
+                                            (function < MCP_FN_SCAN_FORWARD && i == 1 ? 2 : 1)));
+    for (int i = 0; i < 2; i++) {
+        writes[i] = kit_buffer(kit, MCP_F32, (int64_t)TALL * BROAD * 2);
+        memset(kit->memory[writes[i]], 0, (size_t)kit_bytes(kit, writes[i]));
+        kit_write(kit, writes[i]);
+    }
+    kit_run(kit);
+}
+
+/* The same bits on one thread and on three. */
+ParameterizedTest(struct case_threads *c, kernels, threads)
+{
+    static struct kit kit;
+    int one[2], three[2];
+    kit_new(&kit);
+    threads_facts(&kit);
+    run_on(&kit, c->function, 1, one);
+    run_on(&kit, c->function, 3, three);
+    for (int i = 0; i < 2; i++)
+        cr_expect(
+            memcmp(kit.memory[one[i]], kit.memory[three[i]], (size_t)kit_bytes(&kit, one[i])) == 0,
+            "%s, write %d", mcp_functions[c->function].name, i);
+    cr_expect(kit_get(&kit, one[0], 0) != 0);
     mcp_arena_free(kit.arena);
 }
