@@ -54,5 +54,11 @@ const struct ranks_case ranks_cases[] = {
     {E, 1, 2, 2, 1, 2, false, RING, 1, false, MCP_INTERLEAVED, 2, 1, NONE},
     {E, 1, 1, 1, 4, 4, false, RING, 3, false, MCP_1F1B, 1, 2, NONE},
     {E, 1, 1, 1, 4, 2, false, RING, 1, false, MCP_1F1B, 1, 1, NONE},
+    {G, 1, 1, 2, 1, 1, false, RING, 0, false, MCP_ZB_H1, 1, 1, NONE},
+    {L, 1, 1, 2, 1, 1, false, RING, 0, false, MCP_ZB_H2, 1, 1, FULL},
+    {L, 2, 1, 2, 1, 1, true, RING, 0, false, MCP_ZB_H1, 1, 1, NONE},
+    {E, 1, 1, 2, 2, 2, false, RING, 1, false, MCP_ZB_H1, 1, 1, SELECTIVE},
+    {G, 1, 1, 2, 2, 1, false, RING, 2, false, MCP_ZB_H1, 1, 1, NONE},
+    {L, 1, 1, 4, 1, 1, false, RING, 0, false, MCP_ZB_H2, 1, 1, NONE},
 };
 const int ranks_num_cases = sizeof ranks_cases / sizeof *ranks_cases;
