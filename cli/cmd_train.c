@@ -200,6 +200,8 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
          "tokens that `mcpplan data tokenize` wrote, or a folder"},
         {"steps", MCP_OPT_COUNT, &args.steps, "of training"},
         {"seed", MCP_OPT_INT, &args.seed, "of new weights and of the order of data"},
+        {"init-from", MCP_OPT_FILE, &args.run.init_from,
+         "weights to begin with: a model's folder or file that transformers saved"},
         {"How it learns", MCP_OPT_HEADING, NULL, NULL},
         {"learning-rate", MCP_OPT_DOUBLE, &args.run.learning_rate, "its highest"},
         {"warmup-steps", MCP_OPT_INT, &args.warmup_steps, "until it is reached"},

@@ -154,6 +154,17 @@ static enum mcp_status write_timeline(struct mcp_run *self, double step_s, struc
 
 /* --- checkpoints --- */
 
+static enum mcp_status begin_from(struct mcp_run *run, const char *path, struct mcp_error *err)
+{
+    struct mcp_arena *scratch = mcp_arena_new();
+    const struct mcp_hf_model *model = NULL;
+    enum mcp_status status = mcp_hf_open(scratch, path, &model, err);
+    if (status == MCP_OK)
+        status = mcp_load_hugging_face(&run->saved, model, err);
+    mcp_arena_free(scratch);
+    return status;
+}
+
 static enum mcp_status go_on(struct mcp_run *run, struct mcp_error *err)
 {
     const struct mcp_run_options *options = run->setting.options;
@@ -161,6 +172,8 @@ static enum mcp_status go_on(struct mcp_run *run, struct mcp_error *err)
     struct mcp_text passed_over = mcp_text_new(run->arena);
     run->state = (struct mcp_checkpoint_state){.seed = (uint64_t)options->seed, .loss_scale = 1};
     run->checkpointed = -1;
+    if (options->init_from != NULL)
+        MCP_TRY(begin_from(run, options->init_from, err));
     if (!options->resume || options->checkpoint_dir == NULL)
         return MCP_OK;
     MCP_TRY(mcp_load_newest(run->arena, &run->saved, options->checkpoint_dir, &checkpoint,

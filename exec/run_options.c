@@ -25,6 +25,7 @@ static const struct entry entries[] = {
     ENTRY("timeline", WORD, timeline),
     ENTRY("tensorboard-dir", WORD, tensorboard_dir),
     ENTRY("checkpoint-dir", WORD, checkpoint_dir),
+    ENTRY("init-from", WORD, init_from),
     ENTRY("steps", COUNT, steps),
     ENTRY("checkpoint-every", COUNT, checkpoint_every),
     ENTRY("resume", FLAG, resume),

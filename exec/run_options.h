@@ -12,6 +12,7 @@ struct mcp_run_options {
     const char *timeline;        /* of the last step; NULL: none */
     const char *tensorboard_dir; /* event files; NULL: none */
     const char *checkpoint_dir;  /* NULL: none */
+    const char *init_from;       /* a Hugging Face model's weights; NULL: new ones */
     int64_t steps;
     int64_t checkpoint_every; /* steps; 0: at the end alone */
     bool resume;              /* from the newest checkpoint of checkpoint_dir */
