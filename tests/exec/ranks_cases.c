@@ -60,5 +60,9 @@ const struct ranks_case ranks_cases[] = {
     {E, 1, 1, 2, 2, 2, false, RING, 1, false, MCP_ZB_H1, 1, 1, SELECTIVE},
     {G, 1, 1, 2, 2, 1, false, RING, 2, false, MCP_ZB_H1, 1, 1, NONE},
     {L, 1, 1, 4, 1, 1, false, RING, 0, false, MCP_ZB_H2, 1, 1, NONE},
+    {G, 1, 1, 2, 1, 1, false, RING, 0, false, MCP_ZB_V, 2, 1, NONE},
+    {L, 1, 1, 2, 1, 1, false, RING, 0, false, MCP_V_MIN, 2, 1, SELECTIVE},
+    {E, 1, 1, 2, 2, 2, false, RING, 1, false, MCP_V_HALF, 2, 1, NONE},
+    {L, 2, 1, 2, 1, 1, true, RING, 0, false, MCP_ZB_V, 2, 2, NONE},
 };
 const int ranks_num_cases = sizeof ranks_cases / sizeof *ranks_cases;

@@ -1,6 +1,7 @@
 /* tests/exec/ranks_run.c: builds, trains and ends one run of a test. */
 #include "tests/exec/ranks_run.h"
 
+#include "step/rows.h"
 #include "step/verify.h"
 
 #include <math.h>
@@ -75,6 +76,9 @@ bool plan_case(struct run *run, const struct ranks_case *c)
     CHECK(mcp_cluster_set_gpus(&run->cluster, mcp_plan_world(&run->plan), &err));
     mcp_plan_uniform_chunks(run->arena, &run->plan, run->model.num_layers,
                             (enum mcp_recompute)c->recompute);
+    if (mcp_schedule_is_made(run->plan.schedule))
+        CHECK(mcp_plan_make_rows(run->arena, mcp_pricer_new(run->arena, &run->question), &run->plan,
+                                 &err));
     if (!mcp_legal(run->arena, &run->question, &run->plan, &refusals)) {
         fprintf(stderr, "ranks: refused: %s\n", refusals.items[0].text);
         return false;
