@@ -1,0 +1,163 @@
+/* tests/cli/test_train.c: plan, train, stop, go on in another layout; and what is refused. */
+#include "core/arena.h"
+#include "core/json.h"
+#include "core/text.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+struct place {
+    struct mcp_arena *arena;
+    const char *folder, *program;
+};
+
+static struct place new_place(void)
+{
+    const char *program = getenv("MCPPLAN");
+    struct place at = {mcp_arena_new(), NULL, program ? program : "build/release/mcpplan"};
+    char *folder = mcp_strdup(at.arena, "/tmp/mcpplan-train-XXXXXX");
+    cr_assert(mkdtemp(folder) != NULL);
+    at.folder = folder;
+    return at;
+}
+
+/* Runs "cd repository; mcpplan COMMAND", each @ of it being the folder; what it says on
+ * stderr goes to @/said. */
+static int run(const struct place *at, const char *command)
+{
+    struct mcp_text text = mcp_text_new(at->arena);
+    mcp_text_add(&text,
+                 "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 OMP_NUM_THREADS=1 "
+                 "OPENBLAS_NUM_THREADS=1 OMPI_MCA_btl_vader_single_copy_mechanism=none %s ",
+                 at->program);
+    for (const char *c = command; *c != '\0'; c++) {
+        if (*c == '@')
+            mcp_text_add(&text, "%s", at->folder);
+        else
+            mcp_text_append(&text, c, 1);
+    }
+    mcp_text_add(&text, " > %s/out 2> %s/said", at->folder, at->folder);
+    int status = system(text.data);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static const char *said(const struct place *at)
+{
+    struct mcp_text text = mcp_text_new(at->arena);
+    mcp_file_read(at->arena, mcp_format(at->arena, "%s/said", at->folder), 1 << 20, &text, NULL);
+    return text.data;
+}
+
+static void must(const struct place *at, const char *command)
+{
+    int code = run(at, command);
+    cr_assert(code == 0, "%s: %d: %s", command, code, said(at));
+}
+
+/* The losses of a run.jsonl; returns how many. */
+static int losses(const struct place *at, const char *name, double *out, int room)
+{
+    struct mcp_text text = mcp_text_new(at->arena);
+    struct mcp_error err = {""};
+    const char *path = mcp_format(at->arena, "%s/%s", at->folder, name);
+    int count = 0;
+    cr_assert(mcp_file_read(at->arena, path, 1 << 20, &text, &err) == MCP_OK, "%s", err.text);
+    for (const char *line = text.data; *line != '\0' && count < room; count++) {
+        const char *end = strchr(line, '\n');
+        struct mcp_json *json;
+        cr_assert(end != NULL);
+        cr_assert(mcp_json_parse(at->arena, path, line, (size_t)(end - line), &json, &err) ==
+                      MCP_OK,
+                  "%s", err.text);
+        cr_assert(mcp_json_double(json, "loss", &out[count], &err) == MCP_OK, "%s", err.text);
+        line = end + 1;
+    }
+    return count;
+}
+
+static void end(const struct place *at)
+{
+    int status = system(mcp_format(at->arena, "rm -r %s", at->folder));
+    cr_expect(status == 0);
+    mcp_arena_free(at->arena);
+}
+
+#define PLAN                                                                                       \
+    "plan --model @/model.json --cluster dgx-a100 --gpus 2 --global-batch-size 8 "                 \
+    "--sequence-length 32 --precision fp32 --stack mcpplan-cpu --attention flash2 "                \
+    "--microbatch-size 2 "
+#define TRAIN "--data @/text.tokens --learning-rate 3e-3 --warmup-steps 3 "
+
+static void make_plans(const struct place *at)
+{
+    int status = system(mcp_format(at->arena,
+                                   "sed 's/\"vocab_size\": 200/\"vocab_size\": 260/' "
+                                   "tests/exec/models/llama-tiny.json > %s/model.json",
+                                   at->folder));
+    cr_assert(status == 0);
+    must(at, "data tokenize examples/text/poems.txt -o @/text.tokens");
+    must(at, PLAN "--pipeline-parallel 2 -o @/pipeline.json --dump-program @/program.json");
+    must(at, PLAN "--tensor-parallel 2 -o @/tensor.json");
+}
+
+/* Six steps at once; or four in one layout and two in another: the same losses. */
+Test(train, goes_on_in_another_layout)
+{
+    struct place at = new_place();
+    double whole[8], parts[8];
+    make_plans(&at);
+    must(&at, "train @/pipeline.json " TRAIN "--steps 6 --metrics @/whole.jsonl "
+              "--program @/program.json --timeline @/timeline.json");
+    must(&at, "train @/pipeline.json " TRAIN "--steps 4 --metrics @/parts.jsonl "
+              "--checkpoint-dir @/run --checkpoint-every 3");
+    must(&at, "train @/tensor.json " TRAIN "--steps 6 --metrics @/parts.jsonl "
+              "--checkpoint-dir @/run --resume");
+    cr_assert(eq(int, losses(&at, "whole.jsonl", whole, 8), 6));
+    cr_assert(eq(int, losses(&at, "parts.jsonl", parts, 8), 6));
+    for (int i = 0; i < 6; i++)
+        cr_expect(whole[i] - parts[i] <= 1e-5 * whole[i] && parts[i] - whole[i] <= 1e-5 * whole[i],
+                  "step %d: %g and %g", i, whole[i], parts[i]);
+    cr_expect(whole[5] < whole[0], "it has not learnt: %g, then %g", whole[0], whole[5]);
+    must(&at, "compare @/pipeline.json @/timeline.json");
+    end(&at);
+}
+
+/* One sentence, and the exit code of its kind. */
+Test(train, says_what_is_wrong)
+{
+    static const struct {
+        const char *command;
+        int code;
+        const char *says;
+    } cases[] = {
+        {"train", 2, "PLAN"},
+        {"train @/pipeline.json --steps 1", 2, "--data"},
+        {"train @/pipeline.json --data @/text.tokens", 2, "--steps"},
+        {"train @/none.json " TRAIN "--steps 1", 3, "none.json"},
+        {"train @/model.json " TRAIN "--steps 1", 4, "schema"},
+        {"train @/pipeline.json --data @/none.tokens --steps 1", 3, "none.tokens"},
+        {"train @/pipeline.json --data @/model.json --steps 1", 4, "model.json"},
+        {"train @/small.json --data @/text.tokens --steps 1", 5, "vocab_size"},
+        {"train @/pipeline.json " TRAIN "--steps 1 --program @/tensor.json", 4, "tensor.json"},
+        {"train @/dropout.json " TRAIN "--steps 1", 5, "dropout"},
+    };
+    struct place at = new_place();
+    make_plans(&at);
+    must(&at, PLAN "--pipeline-parallel 2 --dropout -o @/dropout.json");
+    int status = system(mcp_format(
+        at.arena,
+        "sed 's/\"vocab_size\": 260/\"vocab_size\": 200/' %s/pipeline.json > %s/small.json",
+        at.folder, at.folder));
+    cr_assert(status == 0);
+    for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
+        int code = run(&at, cases[i].command);
+        const char *text = said(&at);
+        cr_expect(eq(int, code, cases[i].code), "%s: %s", cases[i].command, text);
+        cr_expect(ne(ptr, strstr(text, cases[i].says), NULL), "%s: %s", cases[i].command, text);
+    }
+    end(&at);
+}
