@@ -2,6 +2,7 @@
 #include "cli/capacity_view.h"
 #include "cli/commands.h"
 #include "cli/plan_options.h"
+#include "cli/plan_schedule.h"
 #include "cli/plan_watch.h"
 #include "cli/report_parts.h"
 #include "core/units.h"
@@ -155,6 +156,9 @@ static bool parse(struct mcp_context *ctx, struct args *args, int argc, char **a
         .examples = examples,
     };
     if (!mcp_options_parse(ctx, &usage, argc, argv))
+        return false;
+    ctx->status = mcp_plan_schedule_read(ctx, &args->plan);
+    if (ctx->status != MCP_OK)
         return false;
     ctx->status = check_needed(ctx, args, &usage);
     return ctx->status == MCP_OK;

@@ -3,6 +3,7 @@
 #include "cli/plan_options.h"
 #include "cli/plan_refine.h"
 #include "cli/plan_report.h"
+#include "cli/plan_schedule.h"
 #include "cli/plan_view.h"
 #include "cli/plan_watch.h"
 #include "core/units.h"
@@ -275,6 +276,7 @@ static enum mcp_status search(struct mcp_context *ctx, const struct mcp_search_o
     view->space = space;
     view->asked = *asked;
     if (mcp_require_more(view->requirements)) {
+        MCP_TRY(mcp_plan_schedule_require(ctx, view->question->stack, space));
         MCP_TRY(choose(ctx, options, space, view, answer));
     } else {
         mcp_search(ctx->arena, view->question, space, options, answer);
@@ -285,6 +287,7 @@ static enum mcp_status search(struct mcp_context *ctx, const struct mcp_search_o
         compare_halves(ctx, options, view);
         return explain(ctx, options, view);
     }
+    mcp_plan_schedule_polish(ctx->arena, view->question, &answer->found[0]);
     MCP_TRY(place_found(ctx, view));
     if (view->refine > 0)
         mcp_plan_refine(ctx, view->refine, options, answer, view);
@@ -467,7 +470,9 @@ enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
     if (!mcp_plan_args_parse(ctx, &args, argc, argv))
         return ctx->status;
     struct mcp_plan any = mcp_plan_default(); /* so that a slip is told before the search */
+    MCP_TRY(mcp_plan_schedule_read(ctx, &args));
     MCP_TRY(mcp_plan_load_question(ctx, &args, &question));
+    mcp_plan_schedule_note(ctx, &args, &question.stack);
     MCP_TRY(mcp_switch_placement(ctx->arena, args.placement, &question.cluster, &any, &ctx->err));
     struct mcp_plan_view view = {
         .question = &question.asked,

@@ -2,8 +2,10 @@
 #include "cli/plan_file.h"
 
 #include "cli/switches.h"
+#include "planner/space.h"
 #include "sim/check.h"
 #include "step/build.h"
+#include "step/rows.h"
 #include "step/verify.h"
 
 #include <string.h>
@@ -39,20 +41,63 @@ struct mcp_plan_changes mcp_plan_unchanged(void)
     return (struct mcp_plan_changes){.schedule = -1, .optimizer = -1, .phase = -1};
 }
 
+/* Layers spread evenly over another number of virtual stages, all with the one recompute. */
+static enum mcp_status spread(struct mcp_context *ctx, int virtual_stages,
+                              struct mcp_plan_file *out)
+{
+    struct mcp_plan *plan = &out->plan;
+    enum mcp_recompute recompute = mcp_uniform_recompute(plan);
+    int64_t stages = (int64_t)plan->pipeline_parallel * virtual_stages;
+    if (recompute == MCP_NUM_RECOMPUTES || stages > out->model.num_layers)
+        return mcp_fail(
+            &ctx->err, MCP_INVALID,
+            "--schedule %s needs virtual_stages=%d where the plan has %d, and its layers "
+            "%s",
+            mcp_schedule_names[plan->schedule], virtual_stages, plan->virtual_stages,
+            recompute == MCP_NUM_RECOMPUTES ? "recompute different things"
+                                            : "are fewer than that takes");
+    plan->virtual_stages = virtual_stages;
+    mcp_plan_uniform_chunks(ctx->arena, plan, out->model.num_layers, recompute);
+    mcp_note("layers are spread evenly over virtual_stages=%d", virtual_stages);
+    return MCP_OK;
+}
+
+/* The same plan under another schedule; V placement has two chunks on each rank. */
+static enum mcp_status reschedule(struct mcp_context *ctx, enum mcp_schedule schedule,
+                                  struct mcp_plan_file *out)
+{
+    struct mcp_plan *plan = &out->plan;
+    struct mcp_refusals refusals = {0};
+    if (!mcp_legal(ctx->arena, &out->question, plan, &refusals))
+        return MCP_OK; /* what is wrong with it is said later */
+    bool folded = mcp_plan_placement(plan) == MCP_PLACEMENT_V;
+    bool folds = mcp_schedule_placement(schedule) == MCP_PLACEMENT_V;
+    plan->schedule = schedule;
+    plan->rows = NULL;
+    if (plan->pipeline_parallel > 1 && folds && plan->virtual_stages != 2)
+        MCP_TRY(spread(ctx, 2, out));
+    if (folded && !folds && schedule != MCP_INTERLEAVED)
+        MCP_TRY(spread(ctx, 1, out));
+    if (!mcp_schedule_is_made(schedule) || plan->pipeline_parallel == 1)
+        return MCP_OK;
+    return mcp_plan_make_rows(ctx->arena, mcp_pricer_new(ctx->arena, &out->question), plan,
+                              &ctx->err);
+}
+
 static enum mcp_status change(struct mcp_context *ctx, const struct mcp_plan_changes *changes,
                               struct mcp_plan_file *out)
 {
     const struct mcp_rank_map *map = out->plan.rank_map;
     if (map != NULL) /* now that its cluster is known: counted once */
         MCP_TRY(mcp_plan_place(ctx->arena, &out->plan, &out->cluster, map->gpu_of_rank, &ctx->err));
-    if (changes->schedule >= 0)
-        out->plan.schedule = (enum mcp_schedule)changes->schedule;
     mcp_switch_optimizer(changes->optimizer, changes->phase, &out->job);
     MCP_TRY(mcp_job_check(&out->job, &ctx->err));
     MCP_TRY(mcp_switch_overlap(ctx->arena, changes->overlap, &out->stack, &out->plan.overlap,
                                &ctx->err));
-    return mcp_switch_placement(ctx->arena, changes->placement, &out->cluster, &out->plan,
-                                &ctx->err);
+    MCP_TRY(
+        mcp_switch_placement(ctx->arena, changes->placement, &out->cluster, &out->plan, &ctx->err));
+    return changes->schedule >= 0 ? reschedule(ctx, (enum mcp_schedule)changes->schedule, out)
+                                  : MCP_OK;
 }
 
 enum mcp_status mcp_plan_file_load(struct mcp_context *ctx, const char *path,

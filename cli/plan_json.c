@@ -1,5 +1,6 @@
 /* cli/plan_json.c: plan.json: a plan with all that a run of it needs. */
 #include "cli/plan_refine.h"
+#include "cli/plan_schedule.h"
 #include "cli/plan_view.h"
 
 #include "core/json.h"
@@ -105,6 +106,24 @@ static void put_halves(struct mcp_arena *arena, const struct mcp_plan_view *view
     }
 }
 
+/* Those looked at, and what the answer's gains. */
+static void put_schedules(struct mcp_arena *arena, const struct mcp_plan_view *view,
+                          struct mcp_json *object)
+{
+    struct mcp_plan_in_1f1b other;
+    unsigned schedules = mcp_plan_schedules_looked_at(view);
+    struct mcp_json *names = mcp_json_set_array(object, "schedules");
+    for (int s = 0; s < MCP_NUM_SCHEDULES; s++)
+        if (schedules >> s & 1)
+            mcp_json_add_string(names, mcp_schedule_names[s]);
+    if (!view->has_plan || !mcp_plan_in_1f1b(arena, view, &other))
+        return;
+    struct mcp_json *json = mcp_json_set_object(object, "in_1f1b");
+    mcp_json_set_double(json, "iteration_s", other.iteration_s);
+    mcp_json_set_int(json, "peak_memory_bytes", other.peak_memory_bytes);
+    mcp_json_set_bool(json, "fits", other.fits);
+}
+
 static void put_search(struct mcp_arena *arena, const struct mcp_plan_view *view,
                        struct mcp_json *object)
 {
@@ -129,6 +148,7 @@ static void put_search(struct mcp_arena *arena, const struct mcp_plan_view *view
     mcp_json_set_bool(object, "proven_optimal", record->proven_optimal);
     mcp_json_set_double(object, "gap_frac", record->gap_frac);
     mcp_json_set_bool(object, "interrupted", view->interrupted);
+    put_schedules(arena, view, object);
     put_rules(arena, view, mcp_json_set_array(object, "rules"));
     if (view->halves_text)
         put_halves(arena, view, mcp_json_set_object(object, "mixed"));

@@ -1,6 +1,7 @@
 /* cli/plan_options.c: what mcpplan plan is asked: options, the question, the space. */
 #include "cli/plan_options.h"
 
+#include "cli/plan_schedule.h"
 #include "cli/report_parts.h"
 #include "cli/switches.h"
 #include "core/text.h"
@@ -28,7 +29,6 @@ struct mcp_plan_args mcp_plan_args_default(void)
         .zero_stage = CHOICE(zero_names, -1),
         .sequence_parallel = CHOICE(mcp_off_on, -1),
         .context_parallel_kind = CHOICE(mcp_context_kind_names, -1),
-        .schedule = CHOICE(mcp_schedule_names, -1),
         .recompute = CHOICE(mcp_recompute_names, -1),
         .overlap = CHOICE(mcp_off_on, 1),
         .method = CHOICE(mcp_plan_method_names, MCP_METHOD_SEARCH),
@@ -100,7 +100,9 @@ struct mcp_option *mcp_plan_degree_options(struct mcp_plan_args *a, struct mcp_o
          "cut tokens between matrices over the tensor ranks"},
         {"context-parallel-kind", MCP_OPT_CHOICE, &a->context_parallel_kind,
          "how attention sees other ranks' tokens"},
-        {"schedule", MCP_OPT_CHOICE, &a->schedule, "order of a stage's microbatches"},
+        {"schedule", MCP_OPT_STRING, &a->schedule,
+         "order of a stage's microbatches: auto, what the stack runs (default); names, as "
+         "1f1b,zb-v; or PyTorch's FILE.csv"},
         {"recompute", MCP_OPT_CHOICE, &a->recompute, "activations that backward makes again"},
         {"overlap", MCP_OPT_CHOICE, &a->overlap, "hide what communication the stack can"},
         {"placement", MCP_OPT_STRING, &a->placement,
@@ -314,7 +316,7 @@ struct mcp_plan_space mcp_plan_space_of(const struct mcp_plan_args *args)
     pin_choice(&space, MCP_KNOB_ZERO_STAGE, &args->zero_stage);
     pin_choice(&space, MCP_KNOB_SEQUENCE_PARALLEL, &args->sequence_parallel);
     pin_choice(&space, MCP_KNOB_CONTEXT_KIND, &args->context_parallel_kind);
-    pin_choice(&space, MCP_KNOB_SCHEDULE, &args->schedule);
+    mcp_plan_schedule_bound(args, &space);
     pin_choice(&space, MCP_KNOB_RECOMPUTE, &args->recompute);
     space.pipeline_rule = args->pipeline_rule.value != 0;
     space.batch_rule = args->batch_rule.value != 0;

@@ -8,6 +8,8 @@
 enum mcp_plan_method { MCP_METHOD_SEARCH, MCP_METHOD_RULE, MCP_METHOD_EXHAUSTIVE, MCP_NUM_METHODS };
 extern const char *const mcp_plan_method_names[MCP_NUM_METHODS];
 
+struct mcp_schedule_file;
+
 struct mcp_plan_args {
     const char *model, *cluster, *stack, *attention, *dump_program, *report, *placement;
     int gpus, top, refine;
@@ -17,7 +19,11 @@ struct mcp_plan_args {
     bool dropout, uniform_stages, sensitivity, memory_waterfall, savings;
     struct mcp_choice precision, optimizer, phase, clip_global_norm;
     struct mcp_range degrees[MCP_KNOB_MICROBATCH + 1]; /* by knob */
-    struct mcp_choice zero_stage, sequence_parallel, context_parallel_kind, schedule, recompute;
+    struct mcp_choice zero_stage, sequence_parallel, context_parallel_kind, recompute;
+    /* --schedule, and what mcp_plan_schedule_read() made of it: bits of schedules, or a file */
+    const char *schedule;
+    unsigned schedules;
+    const struct mcp_schedule_file *schedule_file;
     struct mcp_choice overlap, method, objective, pipeline_rule, batch_rule;
     struct mcp_strings require, against;
 };

@@ -1,5 +1,6 @@
 /* cli/plan_text.c: a plan for people: the answer first, then why. */
 #include "cli/plan_refine.h"
+#include "cli/plan_schedule.h"
 #include "cli/plan_view.h"
 
 #include "core/units.h"
@@ -126,6 +127,14 @@ static void write_proof(struct mcp_text *out, const struct mcp_style *style,
                          mcp_plan_proof_text(out->arena, view)));
 }
 
+static void write_schedule_gain(struct mcp_text *out, const struct mcp_style *style,
+                                const struct mcp_plan_view *view)
+{
+    const char *gain = mcp_plan_schedule_gain(out->arena, view);
+    if (gain != NULL)
+        write_line(out, style, gain);
+}
+
 static void write_headline(struct mcp_text *out, const struct mcp_style *style,
                            const struct mcp_plan_view *view)
 {
@@ -143,6 +152,7 @@ static void write_headline(struct mcp_text *out, const struct mcp_style *style,
              style->width - 2, 2);
     mcp_text_add(out, "\n");
     write_proof(out, style, view);
+    write_schedule_gain(out, style, view);
 }
 
 /* Time */

@@ -1,5 +1,6 @@
 /* cli/plan_why.c: other layouts and what they lose, what was looked at, and the proof. */
 #include "cli/plan_refine.h"
+#include "cli/plan_schedule.h"
 
 #include "core/units.h"
 #include "reports/table.h"
@@ -139,6 +140,9 @@ void mcp_plan_alternatives_text(struct mcp_text *out, const struct mcp_style *st
 /* What no plan was found to beat. */
 static const char *space_text(const struct mcp_plan_view *view)
 {
+    unsigned schedules = mcp_plan_schedules_looked_at(view);
+    if ((schedules & MCP_UNEVEN_SCHEDULES) == 0)
+        return "of these degrees";
     return view->uniform  ? "with layers spread evenly, all with one recompute"
            : view->chosen ? "that meet what is required, however layers are split"
                           : "however layers are split";
@@ -149,8 +153,9 @@ static const char *proof_by_price(struct mcp_arena *arena, const struct mcp_plan
     const struct mcp_search_record *record = &view->answer->record;
     const char *why = view->stopped ? "interrupted, so not proven" : "not proven";
     if (record->proven_optimal)
-        return mcp_format(arena, "proven best of %s candidates %s",
-                          mcp_show_count(arena, (double)record->candidates), space_text(view));
+        return mcp_format(arena, "proven best of %s candidates %s%s",
+                          mcp_show_count(arena, (double)record->candidates), space_text(view),
+                          mcp_plan_schedule_proof(arena, view));
     if (record->gap_frac >= 0.99)
         return mcp_format(arena, "%s: how much faster another plan could be is not known", why);
     if (record->gap_frac < 0.0005)

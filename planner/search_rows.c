@@ -1,6 +1,7 @@
 /* planner/search_rows.c: rows of plans whose schedule's name does not say them. */
 #include "planner/search_parts.h"
 #include "step/rows.h"
+#include "step/schedule.h"
 
 #include "core/text.h"
 
@@ -31,10 +32,22 @@ bool mcp_search_order(const struct mcp_rows_order *order, struct mcp_plan *plan,
     return fits && !*bounded;
 }
 
-/* The rule about rows is the last but one that is asked, so that it hides no other. */
+/* Rows that were given: for as many microbatches as the plan has? */
+static bool rows_go(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    struct mcp_arena *scratch = mcp_arena_new();
+    int64_t m = mcp_num_microbatches(plan, question->job);
+    bool go = mcp_rows_fault(scratch, plan, (int)m) == NULL;
+    mcp_arena_free(scratch);
+    return go;
+}
+
+/* The rule about rows is the last of those asked, so that it hides no other. */
 const char *mcp_search_illegal(const struct mcp_question *question, const struct mcp_plan *plan)
 {
     const char *rule = mcp_illegal_rule(question, plan);
+    if (rule == NULL && plan->rows != NULL && !rows_go(question, plan))
+        return "rows_can_be_played";
     return rule != NULL && mcp_same(rule, "schedule_has_rows") && lacks_rows(plan) ? NULL : rule;
 }
 

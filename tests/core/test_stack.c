@@ -2,7 +2,6 @@
 #include "core/stack.h"
 
 #include "core/plan.h"
-
 #include "core/preset.h"
 
 #include <criterion/criterion.h>
