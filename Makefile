@@ -8,6 +8,7 @@ PREFIX       ?= /usr/local
 V            ?= 0
 WERROR       ?= 0
 FUZZ_SECONDS ?= 10
+KILLS        ?= 50
 MCP_SHARED   ?= ../shared
 export MCP_SHARED
 Q            := $(if $(filter 0,$(V)),@)
@@ -58,7 +59,7 @@ MPI_INCLUDES := $(if $(MPI_CC),$(patsubst -I%,-isystem %,$(shell $(MPI_CC) --sho
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all executors man deps check tests asan tsan fuzz fuzzers report-check bench validate demo \
+.PHONY: all executors man deps check tests asan tsan fuzz fuzzers torture report-check bench validate demo \
         tidy format rules headers install help clean
 
 all: $(BUILD)/mcpplan executors      ## build the programs and the library
@@ -143,6 +144,9 @@ fuzz:                                ## run each fuzzer for FUZZ_SECONDS
 	$(Q)for f in $(basename $(notdir $(FUZZ_SRC))); do \
 	  tools/fuzz.sh build/fuzz/tests/fuzz/$$f tests/fuzz/seeds $(FUZZ_SECONDS) || exit 1; done
 fuzzers: $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRC))
+torture: deps                        ## kill ranks of a run at random moments, KILLS times
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tools/torture.sh $(BUILD)/mcpplan $(KILLS)
 # What users see: reports in the browser that Debian has.
 report-check:                        ## open reports in a headless Chromium
 	$(Q)tools/deps.sh chromium fonts-dejavu-core
