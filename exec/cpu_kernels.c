@@ -50,6 +50,12 @@ const struct mcp_cpu_kernel mcp_cpu_kernels[MCP_NUM_FUNCTIONS] = {
     [MCP_FN_ZERO] = {mcp_cpu_zero, BOTH},
     [MCP_FN_SUM_SQUARES] = {mcp_cpu_sum_squares, BOTH},
     [MCP_FN_ADAM] = {mcp_cpu_adam, BOTH},
+    [MCP_FN_MOMENTUM] = {mcp_cpu_momentum, BOTH},
+    [MCP_FN_ADAM_FROZEN] = {mcp_cpu_adam_frozen, BOTH},
+    [MCP_FN_ADD_ERROR] = {mcp_cpu_add_error, BOTH},
+    [MCP_FN_COMPRESS_SIGNS] = {mcp_cpu_compress_signs, BOTH},
+    [MCP_FN_AVERAGE_SIGNS] = {mcp_cpu_average_signs, BOTH},
+    [MCP_FN_DECOMPRESS_SIGNS] = {mcp_cpu_decompress_signs, BOTH},
     [MCP_FN_CLEAR_SCALARS] = {mcp_cpu_clear_scalars, ANY},
     [MCP_FN_STEP_SCALARS] = {mcp_cpu_step_scalars, ANY},
 };

@@ -9,12 +9,14 @@ enum { AXES = 128, MAX_MESSAGE = 1 << 30 };
 
 struct mcp_cpu_world {
     int rank, size;
+    int64_t sent_bytes;
     MPI_Comm comms[MCP_NUM_STREAMS][AXES]; /* MPI_COMM_NULL: not made */
     bool made[MCP_NUM_STREAMS][AXES];
 };
 
 struct mcp_cpu_channel {
     struct mcp_arena *arena;
+    struct mcp_cpu_world *world;
     MPI_Comm comm;
     int size, index;
     MPI_Request *requests;
@@ -52,6 +54,11 @@ enum mcp_status mcp_cpu_world_open(struct mcp_arena *arena, int *argc, char ***a
     MPI_Comm_size(MPI_COMM_WORLD, &world->size);
     *out = world;
     return MCP_OK;
+}
+
+int64_t mcp_cpu_world_sent_bytes(const struct mcp_cpu_world *world)
+{
+    return world->sent_bytes;
 }
 
 int mcp_cpu_world_rank(const struct mcp_cpu_world *world)
@@ -129,6 +136,7 @@ enum mcp_status mcp_cpu_channel_open(struct mcp_arena *arena, struct mcp_cpu_wor
         return MCP_OK;
     struct mcp_cpu_channel *channel = MCP_NEW(arena, struct mcp_cpu_channel);
     channel->arena = arena;
+    channel->world = world;
     channel->comm = world->comms[comm][axes];
     MPI_Comm_size(channel->comm, &channel->size);
     MPI_Comm_rank(channel->comm, &channel->index);
@@ -161,6 +169,7 @@ struct mcp_cpu_channel *mcp_cpu_channel_twin(struct mcp_arena *arena,
 {
     struct mcp_cpu_channel *twin = MCP_NEW(arena, struct mcp_cpu_channel);
     twin->arena = arena;
+    twin->world = channel->world;
     twin->comm = channel->comm;
     twin->size = channel->size;
     twin->index = channel->index;
@@ -184,6 +193,7 @@ enum mcp_status mcp_cpu_send(struct mcp_cpu_channel *channel, const void *from, 
                              int peer, struct mcp_error *err)
 {
     const char *at = from;
+    channel->world->sent_bytes += bytes;
     while (bytes > 0) {
         int piece = bytes < MAX_MESSAGE ? (int)bytes : MAX_MESSAGE;
         MCP_TRY(check(MPI_Isend(at, piece, MPI_BYTE, peer, 0, channel->comm, new_request(channel)),

@@ -105,7 +105,7 @@ int mcp_flat_places(const struct mcp_interpreter *interpreter, const struct mcp_
         return 0;
     const struct mcp_block *block = &rank->program->types[type].blocks[MCP_OPTIMIZER];
     for (int i = 0; i < block->num_ops && count < MCP_NUM_FLATS; i++)
-        if (block->ops[i].function == MCP_FN_ADAM)
+        if (block->ops[i].function == MCP_FN_ADAM || block->ops[i].function == MCP_FN_ADAM_FROZEN)
             place_of(interpreter, rank, layer, &block->ops[i], &places[count++]);
     return count;
 }
@@ -201,6 +201,19 @@ static void write_state(const struct mcp_flat_place *place, const float *values,
     calls->write(backend, at + stride, zeros, bytes);
 }
 
+/* What signs left out so far: nothing. */
+static void clear_errors(struct mcp_arena *scratch, const struct mcp_interpreter *interpreter,
+                         int layer, const struct mcp_backend_calls *calls,
+                         struct mcp_backend *backend)
+{
+    for (int i = MCP_LAYER_WORKER_ERROR; i <= MCP_LAYER_EXPERT_SERVER_ERROR; i++) {
+        int64_t bytes = 0;
+        void *errors = mcp_interpreter_buffer(interpreter, layer, i, &bytes);
+        if (errors != NULL)
+            calls->write(backend, errors, MCP_ARRAY(scratch, bytes, char), bytes);
+    }
+}
+
 void mcp_init_rank(struct mcp_arena *scratch, const struct mcp_interpreter *interpreter,
                    const struct mcp_rank *rank, const struct mcp_backend_calls *calls,
                    struct mcp_backend *backend, uint64_t seed)
@@ -208,6 +221,9 @@ void mcp_init_rank(struct mcp_arena *scratch, const struct mcp_interpreter *inte
     struct mcp_flat_place places[MCP_NUM_FLATS];
     for (int layer = 0; layer < rank->program->num_layers; layer++) {
         int count = mcp_flat_places(interpreter, rank, layer, places);
+        struct mcp_mark before = mcp_arena_mark(scratch);
+        clear_errors(scratch, interpreter, layer, calls, backend);
+        mcp_arena_rewind(scratch, before);
         for (int i = 0; i < count; i++) {
             struct mcp_mark mark = mcp_arena_mark(scratch);
             float *values = MCP_ARRAY(scratch, places[i].elements, float);

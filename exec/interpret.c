@@ -40,7 +40,7 @@ struct mcp_interpreter {
     const struct mcp_backend_calls *calls;
     struct mcp_backend *backend;
     struct mcp_interpret_options options;
-    struct mcp_pool *pool;
+    struct mcp_pool *pool, *next_pool;
     char *memory;
     struct cell *cells;
     struct touch *touches;
@@ -71,9 +71,9 @@ static enum mcp_status refuse(const struct mcp_layer_type *type, const struct mc
         calls->name, mcp_functions[op->function].name, mcp_dtype_names[op->dtype], type->name);
 }
 
-static enum mcp_status check_support(const struct mcp_interpreter *in, struct mcp_error *err)
+static enum mcp_status check_support(const struct mcp_interpreter *in,
+                                     const struct mcp_program *program, struct mcp_error *err)
 {
-    const struct mcp_program *program = in->rank->program;
     for (int t = 0; t < program->num_types; t++) {
         if (*program->types[t].facts.lack != '\0')
             return mcp_fail(err, MCP_INVALID, "no backend can train layers of type '%s': %s",
@@ -102,6 +102,43 @@ static void clear_gradients(const struct mcp_interpreter *in)
         }
 }
 
+static bool is_same_place(struct mcp_place a, struct mcp_place b)
+{
+    return a.offset == b.offset && a.bytes == b.bytes;
+}
+
+/* What lasts must lie where the next program looks for it. */
+static enum mcp_status check_next(const struct mcp_interpreter *in, struct mcp_error *err)
+{
+    const struct mcp_program *program = in->rank->program;
+    bool same = in->options.next->num_layers == program->num_layers;
+    for (int i = 0; same && i < MCP_NUM_RANK_BUFFERS; i++)
+        same = is_same_place(mcp_pool_lasting(in->pool, -1, i),
+                             mcp_pool_lasting(in->next_pool, -1, i));
+    for (int layer = 0; same && layer < program->num_layers; layer++)
+        for (int i = 0; same && i < MCP_MAX_LAYER_BUFFERS; i++)
+            same = is_same_place(mcp_pool_lasting(in->pool, layer, i),
+                                 mcp_pool_lasting(in->next_pool, layer, i));
+    return same ? MCP_OK
+                : mcp_fail(err, MCP_INVALID,
+                           "the program to turn to keeps other buffers than the one to begin "
+                           "with: both must be of one plan and job");
+}
+
+static enum mcp_status make_pools(struct mcp_interpreter *in, struct mcp_error *err)
+{
+    const struct mcp_rank *rank = in->rank;
+    const struct mcp_program *next = in->options.next;
+    MCP_TRY(check_support(in, rank->program, err));
+    MCP_TRY(mcp_pool_new(in->arena, rank->program, rank->at.pipeline, &in->pool, err));
+    in->next_pool = in->pool;
+    if (next == NULL)
+        return MCP_OK;
+    MCP_TRY(check_support(in, next, err));
+    MCP_TRY(mcp_pool_new(in->arena, next, rank->at.pipeline, &in->next_pool, err));
+    return check_next(in, err);
+}
+
 enum mcp_status mcp_interpreter_new(struct mcp_arena *arena, struct mcp_rank *rank,
                                     const struct mcp_backend_calls *calls,
                                     struct mcp_backend *backend,
@@ -115,14 +152,23 @@ enum mcp_status mcp_interpreter_new(struct mcp_arena *arena, struct mcp_rank *ra
     in->calls = calls;
     in->backend = backend;
     in->options = *options;
-    MCP_TRY(check_support(in, err));
-    MCP_TRY(mcp_pool_new(arena, rank->program, rank->at.pipeline, &in->pool, err));
-    MCP_TRY(calls->allocate(backend, mcp_pool_bytes(in->pool), &memory, err));
+    MCP_TRY(make_pools(in, err));
+    int64_t bytes = mcp_pool_bytes(in->pool), next_bytes = mcp_pool_bytes(in->next_pool);
+    MCP_TRY(calls->allocate(backend, bytes > next_bytes ? bytes : next_bytes, &memory, err));
     in->memory = memory;
     in->cells = MCP_ARRAY(arena, mcp_pool_cells(in->pool), struct cell);
     clear_gradients(in);
     *out = in;
     return MCP_OK;
+}
+
+void mcp_interpreter_turn(struct mcp_interpreter *in)
+{
+    assert(in->options.next != NULL);
+    in->rank->program = in->options.next;
+    in->pool = in->next_pool;
+    in->cells = MCP_ARRAY(in->arena, mcp_pool_cells(in->pool), struct cell); /* all is done */
+    clear_gradients(in);
 }
 
 /* --- hazards --- */
@@ -342,6 +388,11 @@ void *mcp_interpreter_buffer(const struct mcp_interpreter *in, int layer, int in
     struct mcp_place place = mcp_pool_lasting(in->pool, layer, index);
     *bytes = place.bytes;
     return place.bytes == 0 ? NULL : in->memory + place.offset;
+}
+
+double mcp_interpreter_start(const struct mcp_interpreter *in)
+{
+    return in->start_s;
 }
 
 static int64_t to_ns(double seconds)

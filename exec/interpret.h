@@ -18,18 +18,25 @@
 struct mcp_interpreter;
 
 struct mcp_interpret_options {
-    bool timeline; /* keep the spans of every step */
-    bool order;    /* keep the (slot, entry, op) order of every step */
+    bool timeline;                  /* keep the spans of every step */
+    bool order;                     /* keep the (slot, entry, op) order of every step */
+    const struct mcp_program *next; /* what mcp_interpreter_turn() turns to; NULL: nothing */
 };
 
-/* Asks the backend for every function of the program and takes the rank's memory.
+/* Asks the backend for every function of the program, and of the one to turn to, and takes
+ * the rank's memory: enough for either.
  * MCP_INVALID with one sentence: the first function that the backend lacks, and what of
- * the layer it is; MCP_RUN_FAILURE: no memory. All must outlive the interpreter. */
+ * the layer it is, or what the two programs keep differently; MCP_RUN_FAILURE: no memory.
+ * All must outlive the interpreter. */
 enum mcp_status mcp_interpreter_new(struct mcp_arena *arena, struct mcp_rank *rank,
                                     const struct mcp_backend_calls *calls,
                                     struct mcp_backend *backend,
                                     const struct mcp_interpret_options *options,
                                     struct mcp_interpreter **out, struct mcp_error *err);
+
+/* From the next step on the rank runs options->next, with what lasts where it is: both
+ * programs keep the same buffers of the same layers. Between steps, once. */
+void mcp_interpreter_turn(struct mcp_interpreter *interpreter);
 
 /* One step with the rank's inputs; fills its outputs. Every stream is empty at the end. */
 enum mcp_status mcp_interpret_step(struct mcp_interpreter *interpreter, struct mcp_error *err);
@@ -43,6 +50,8 @@ const struct mcp_pool *mcp_interpreter_pool(const struct mcp_interpreter *interp
 void *mcp_interpreter_buffer(const struct mcp_interpreter *interpreter, int layer, int index,
                              int64_t *bytes);
 
+/* When the last step began, by the backend's clock. */
+double mcp_interpreter_start(const struct mcp_interpreter *interpreter);
 /* Spans of the last step in issue order; of one rank. */
 struct mcp_op_key {
     int slot, entry, op;

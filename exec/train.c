@@ -14,6 +14,7 @@ struct mcp_trainer {
     struct mcp_train_options options;
     struct mcp_interpreter *interpreter;
     int64_t step;
+    bool is_frozen;
 };
 
 double mcp_learning_rate_at(const struct mcp_learning_rate *rate, int64_t step)
@@ -69,7 +70,8 @@ enum mcp_status mcp_trainer_new(struct mcp_arena *arena, const struct mcp_progra
     trainer->calls = calls;
     trainer->backend = backend;
     trainer->options = *options;
-    MCP_TRY(mcp_interpreter_new(arena, &trainer->rank, calls, backend, &options->interpret,
+    trainer->options.interpret.next = options->frozen;
+    MCP_TRY(mcp_interpreter_new(arena, &trainer->rank, calls, backend, &trainer->options.interpret,
                                 &trainer->interpreter, err));
     struct mcp_arena *scratch = mcp_arena_new();
     mcp_init_rank(scratch, trainer->interpreter, &trainer->rank, calls, backend, options->seed);
@@ -90,6 +92,7 @@ static void set_inputs(struct mcp_trainer *trainer)
     trainer->rank.outputs = (struct mcp_step_outputs){0};
     trainer->rank.inputs = (struct mcp_step_inputs){
         .step = trainer->step,
+        .freeze_step = options->freeze_step,
         .learning_rate = mcp_learning_rate_at(&options->rate, trainer->step),
         .beta1 = options->beta1,
         .beta2 = options->beta2,
@@ -113,6 +116,11 @@ enum mcp_status mcp_trainer_step(struct mcp_trainer *trainer, struct mcp_step_re
                                  struct mcp_error *err)
 {
     double start_s = trainer->calls->clock(trainer->backend);
+    const struct mcp_train_options *options = &trainer->options;
+    if (options->frozen != NULL && !trainer->is_frozen && trainer->step >= options->freeze_step) {
+        mcp_interpreter_turn(trainer->interpreter);
+        trainer->is_frozen = true;
+    }
     set_inputs(trainer);
     MCP_TRY(mcp_interpret_step(trainer->interpreter, err));
     MCP_TRY(agree_on_loss(trainer, err));

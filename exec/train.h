@@ -24,6 +24,10 @@ struct mcp_train_options {
     double beta1, beta2, epsilon, weight_decay;
     double clip_norm; /* 0: none */
     uint64_t seed;
+    /* 1-bit Adam: the program of its frozen phase and that phase's first step, from 1 on.
+     * NULL: Adam alone. */
+    const struct mcp_program *frozen;
+    int64_t freeze_step;
     struct mcp_interpret_options interpret;
 };
 /* Rate 5e-5 after 5000 steps, then constant; 0.9, 0.999, 1e-8; decay 0.01; clip 2. */
@@ -41,14 +45,15 @@ struct mcp_step_report { /* alike on all ranks but for seconds */
 struct mcp_trainer;
 
 /* Rank `rank` of the program, its memory taken and its weights new. MCP_INVALID: the
- * backend lacks a function. All must outlive the trainer. */
+ * backend lacks a function, or the frozen phase cannot follow. All must outlive the trainer. */
 enum mcp_status mcp_trainer_new(struct mcp_arena *arena, const struct mcp_program *program,
                                 int rank, const struct mcp_backend_calls *calls,
                                 struct mcp_backend *backend, const struct mcp_batch *batch,
                                 const struct mcp_train_options *options, struct mcp_trainer **out,
                                 struct mcp_error *err);
 
-/* The next step is `step`: of a run that goes on. */
+/* The next step is `step`: of a run that goes on. What signs of 1-bit Adam left out before
+ * is not known any more: errors begin with 0. */
 void mcp_trainer_go_on(struct mcp_trainer *trainer, int64_t step);
 /* The next step. */
 enum mcp_status mcp_trainer_step(struct mcp_trainer *trainer, struct mcp_step_report *report,

@@ -21,8 +21,12 @@
  *                             of that in its buffer, first of its shard in buffers of
  *                             shards and of each moment (step/weights.h)
  *   momentum, adam_frozen     as adam
- *   decompress_signs          as adam
- *   add_error, compress_signs elements with padding, 1, first in the buffer of errors
+ *   add_error                 elements with padding, 1, first in the buffer of errors, first
+ *                             of what is added in its buffer, elements of the range without
+ *                             padding, ranks that share it (1: this one has all of it)
+ *   compress_signs            the same, but dims[3]: the range's first variance in the state
+ *   average_signs             elements of this rank, ranks
+ *   decompress_signs          elements, 1, first moment in the state
  *   pack_heads, unpack_heads  tokens, columns, ranks, columns of the first band (0: one)
  *   load_microbatch           tokens, 1, how many tokens ahead
  *
@@ -110,7 +114,7 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
     X(ADAM, "adam", MAP, 0, 36, 1)                                                                 \
     X(MOMENTUM, "momentum", MAP, 0, 12, 1)                                                         \
     X(ADD_ERROR, "add_error", MAP, 0, 12, 1)                                                       \
-    X(COMPRESS_SIGNS, "compress_signs", MAP, 0, 12, 3)                                             \
+    X(COMPRESS_SIGNS, "compress_signs", MAP, 0, 20, 3)                                             \
     X(AVERAGE_SIGNS, "average_signs", MAP, 0, 1, 1)                                                \
     X(DECOMPRESS_SIGNS, "decompress_signs", MAP, 0, 4, 1)                                          \
     X(ADAM_FROZEN, "adam_frozen", MAP, 0, 20, 1)                                                   \

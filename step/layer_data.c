@@ -330,7 +330,6 @@ static void declare_buffers(struct mcp_builder *b)
         [MCP_LAYER_EXPERT_WORKER_ERROR] = {"expert_worker_error", MCP_BUFFER_OPTIMIZER},
         [MCP_LAYER_SERVER_ERROR] = {"server_error", MCP_BUFFER_OPTIMIZER},
         [MCP_LAYER_EXPERT_SERVER_ERROR] = {"expert_server_error", MCP_BUFFER_OPTIMIZER},
-        [MCP_LAYER_PADDING_MASK] = {"padding_mask", MCP_BUFFER_OPTIMIZER},
     };
     int count = is_one_bit(b) ? MCP_MAX_LAYER_BUFFERS : MCP_NUM_LAYER_BUFFERS;
     b->type->num_buffers[MCP_SPACE_LAYER] = count;

@@ -23,7 +23,8 @@ struct mcp_ref mcp_part_buffer(const struct part *part, int dense_index);
 /* 1-bit Adam (step/layer_one_bit.c): what a part keeps beside moments and master, in both
  * phases; and its update once the variance is frozen:
  *
- *   momentum       m = b1 m + (1 - b1) g, of this rank's own gradient
+ *   momentum       m = b1 m + (1 - b1) k g, of this rank's own gradient: gradients are shares
+ *                  of a sum, and what is sent are shares of a mean
  *   add_error      u = m + worker error
  *   compress_signs q = (||u|| / sqrt(n)) sign(u), worker error = u - q; sign(0) = +1
  *   all_to_all     the signs, n / 8 bytes: each of k ranks averages n / k elements
@@ -34,8 +35,10 @@ struct mcp_ref mcp_part_buffer(const struct part *part, int dense_index);
  *
  * Sent by a rank: 2 (k - 1) / k n / 8 + 8 (k - 1) bytes, 1/32 of an all-reduce in fp32
  * and the scales. n is padded so that each rank averages whole bytes of signs. Tang et al. 2021
- * (arXiv 2102.02888), Algorithm 1; DeepSpeed's runtime/comm. Padded rows of a vocabulary have
- * no gradient and signs know no zero: a mask keeps them still. */
+ * (arXiv 2102.02888), Algorithm 1; DeepSpeed's runtime/comm. What never had a gradient (rows
+ * of no token, positions beyond the sequence) would drift, since signs know no zero: an element
+ * whose variance is 0 is masked, as padding is: n does not count it, its error stays 0 and
+ * its weight what it is. */
 void mcp_one_bit_size(struct mcp_builder *b, const struct part *part);
 void mcp_one_bit_update(struct mcp_builder *b, const struct part *part);
 /* Elements of signs that are sent for `parameters` over `ranks`: a multiple of 8 ranks. */

@@ -99,7 +99,6 @@ enum {
     MCP_LAYER_EXPERT_WORKER_ERROR,
     MCP_LAYER_SERVER_ERROR, /* what the averages' signs left out, of the part it averages */
     MCP_LAYER_EXPERT_SERVER_ERROR,
-    MCP_LAYER_PADDING_MASK, /* a bit for each row of a padded vocabulary */
     MCP_MAX_LAYER_BUFFERS
 };
 /* Rank buffers every program has. */

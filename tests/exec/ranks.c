@@ -1,4 +1,5 @@
 /* tests/exec/ranks.c: trains the cases of one world size, each beside one rank. */
+#include "tests/exec/ranks_bits.h"
 #include "tests/exec/ranks_edits.h"
 
 #include "exec/init.h"
@@ -230,6 +231,8 @@ int main(int argc, char **argv)
         }
     if (only < 0)
         run_edits(world, out);
+    if (only < 0 || only >= ranks_num_cases)
+        run_bits(world, out);
     if (out != NULL)
         fclose(out);
     for (int i = 0; i < RANKS_MODELS; i++)

@@ -106,6 +106,8 @@ void begin(struct run *run, struct mcp_cpu_world *world, bool alone, double dela
     train.rate = (struct mcp_learning_rate){.peak = 3e-3, .warmup_steps = 3};
     train.seed = 7;
     train.clip_norm = run->clip_norm;
+    train.frozen = run->frozen;
+    train.freeze_step = run->freeze_step;
     train.interpret.order = true;
     run->calls = mcp_cpu_backend;
     if (alone)
@@ -128,15 +130,16 @@ static void check_order(const struct run *run)
 {
     size_t count, at = 0;
     const struct mcp_rank *rank = mcp_trainer_rank(run->trainer);
-    const struct mcp_program_class *class = &run->program.classes[rank->at.pipeline];
+    const struct mcp_program *program = rank->program;
+    const struct mcp_program_class *class = &program->classes[rank->at.pipeline];
     const struct mcp_op_key *order =
         mcp_interpreter_order(mcp_trainer_interpreter(run->trainer), &count);
     struct mcp_error wrong = {"ops ran in another order than the program's"};
     for (int s = 0; s < class->num_slots; s++) {
-        const struct mcp_entry_list *list = &run->program.lists[class->slots[s].list];
+        const struct mcp_entry_list *list = &program->lists[class->slots[s].list];
         for (int e = 0; e < list->num_entries; e++) {
             const struct mcp_entry *entry = &list->entries[e];
-            int ops = run->program.types[entry->type].blocks[entry->role].num_ops;
+            int ops = program->types[entry->type].blocks[entry->role].num_ops;
             for (int i = 0; i < ops; i++, at++)
                 if (at >= count || order[at].slot != s || order[at].entry != e || order[at].op != i)
                     stop(&wrong, "order");

@@ -25,6 +25,8 @@ struct run {
     struct mcp_question question;
     struct mcp_plan plan;
     struct mcp_program program;
+    const struct mcp_program *frozen; /* of steps from freeze_step on; NULL: none */
+    int64_t freeze_step;
     double clip_norm;
     struct mcp_prediction prediction;
     struct mcp_backend *backend;

@@ -93,12 +93,43 @@ static void judge_edit(const char *line)
 }
 enum { NUM_EDITS = 7 }; /* on two ranks */
 
+/* 1-bit Adam: until it freezes it is Adam; then its signs are those of one process, what it
+ * sends is what signs and scales take, and it goes on learning as Adam does. */
+static void judge_bits(const char *line)
+{
+    static const struct {
+        const char *name;
+        double low, high;
+    } bits[] = {{"warm_differs", 0, 0},
+                {"loss", 0.9, 1.05}, /* of Adam's, over the last steps */
+                {"learnt", 0, 0.9},  /* of the loss at the freeze */
+                {"replicas_apart", 0, 0},
+                {"masked_moved", 0, 0},
+                {"masked", 1536, 1536}, /* 32 positions beyond the sequence, 48 wide */
+                {"signs_differ", 0, 0},
+                {"moments_apart", 0, 1e-6},
+                {"bytes_beyond", 0, 0},
+                {"bytes_less", 31.5, 32}}; /* 32 but for scales and padding */
+    char name[32];
+    double value = NAN;
+    bool known = false;
+    cr_assert(sscanf(line, "bits %31s %lf", name, &value) == 2);
+    for (size_t i = 0; i < MCP_COUNT_OF(bits); i++)
+        if (mcp_same(name, bits[i].name)) {
+            known = true;
+            cr_expect(value >= bits[i].low && value <= bits[i].high, "%s: %g", name, value);
+        }
+    cr_expect(known, "%s", name);
+}
+/* By world: three cases of two ranks, three of four. */
+static const int num_bits[] = {[1] = 0, [2] = 24, [4] = 21};
+
 static void check_world(int world)
 {
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_error err = {""};
     char file[] = "/tmp/mcpplan-ranks-XXXXXX";
-    int descriptor = mkstemp(file), count = 0, edits = 0;
+    int descriptor = mkstemp(file), count = 0, edits = 0, bits = 0;
     cr_assert(descriptor >= 0);
     close(descriptor);
     cr_assert(program_path(arena) != NULL, "MCPPLAN does not name the program");
@@ -114,6 +145,9 @@ static void check_world(int world)
         if (mcp_starts_with(line, "edit")) {
             judge_edit(line);
             edits++;
+        } else if (mcp_starts_with(line, "bits")) {
+            judge_bits(line);
+            bits++;
         } else {
             judge_case(line);
             count++;
@@ -124,6 +158,7 @@ static void check_world(int world)
         count -= ranks_world(&ranks_cases[i]) == world;
     cr_expect(eq(int, count, 0), "not every case has run");
     cr_expect(eq(int, edits, world == 2 ? NUM_EDITS : 0), "not every edit has run");
+    cr_expect(eq(int, bits, num_bits[world]), "not every case of 1-bit Adam has run");
     unlink(file);
     mcp_arena_free(arena);
 }
