@@ -230,7 +230,7 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
          "go on from the newest whole checkpoint, of any layout"},
         {"tensorboard-dir", MCP_OPT_FILE, &args.run.tensorboard_dir, "event files for TensorBoard"},
         {"metrics", MCP_OPT_FILE, &args.run.metrics, "one JSON object a step"},
-        {"timeline", MCP_OPT_FILE, &args.run.timeline, "what each rank did when, in the last step"},
+        {"timeline", MCP_OPT_FILE, &args.run.timeline, "what each rank did when, in the fastest step"},
     };
     const struct mcp_usage usage = {
         .command = "train",

@@ -4,6 +4,7 @@
 #include "exec/feed.h"
 #include "exec/run_logs.h"
 #include "exec/save.h"
+#include "exec/spans.h"
 #include "step/dump.h"
 #include "step/verify.h"
 
@@ -18,6 +19,7 @@ struct mcp_run {
     struct mcp_trainer *trainer;
     struct mcp_saved_rank saved;
     struct mcp_run_logs logs;
+    struct mcp_spans spans;
     struct mcp_checkpoint_state state; /* steps done, data seen */
     int64_t checkpointed;              /* steps of the newest checkpoint; -1: none */
 };
@@ -77,77 +79,16 @@ static enum mcp_status open_feed(struct mcp_arena *arena, const struct mcp_run_s
     return mcp_feed_open(arena, data, &feed, out, err);
 }
 
-/* --- timeline: every rank's spans on all ranks, by sums of numbers --- */
+/* --- timeline --- */
 
-enum { SPAN_NUMBERS = 10 };
-
-static void pack(const struct mcp_timeline_span *span, double *out)
-{
-    const double numbers[SPAN_NUMBERS] = {
-        span->slot, span->entry, span->op,         span->stream,           span->function,
-        span->pass, span->layer, span->microbatch, (double)span->start_ns, (double)span->end_ns};
-    memcpy(out, numbers, sizeof numbers);
-}
-
-static struct mcp_timeline_span unpack(const double *in, int rank)
-{
-    return (struct mcp_timeline_span){.rank = rank,
-                                      .slot = (int)in[0],
-                                      .entry = (int)in[1],
-                                      .op = (int)in[2],
-                                      .stream = (unsigned char)in[3],
-                                      .function = (unsigned char)in[4],
-                                      .pass = (unsigned char)in[5],
-                                      .layer = (int)in[6],
-                                      .microbatch = (int)in[7],
-                                      .start_ns = (int64_t)in[8],
-                                      .end_ns = (int64_t)in[9]};
-}
-
-struct gathered {
-    int world, first; /* of this rank's spans among all */
-    double *counts;   /* [world] */
-    double *numbers;  /* [spans][SPAN_NUMBERS] */
-    int total;
-};
-
-static enum mcp_status gather_spans(struct mcp_arena *arena, const struct mcp_run_setting *run,
-                                    const struct mcp_timeline *own, struct gathered *out,
-                                    struct mcp_error *err)
-{
-    const int stride = SPAN_NUMBERS;
-    out->world = mcp_plan_world(&run->program->plan);
-    out->counts = MCP_ARRAY(arena, out->world, double);
-    out->counts[run->rank] = (double)own->num_spans;
-    MCP_TRY(run->calls->agree(run->backend, out->counts, out->world, '+', err));
-    for (int r = 0; r < out->world; r++) {
-        out->first += r < run->rank ? (int)out->counts[r] : 0;
-        out->total += (int)out->counts[r];
-    }
-    out->numbers = MCP_ARRAY(arena, (size_t)out->total * (size_t)stride, double);
-    for (size_t i = 0; i < own->num_spans; i++)
-        pack(&own->spans[i], out->numbers + ((size_t)out->first + i) * (size_t)stride);
-    return run->calls->agree(run->backend, out->numbers, out->total * stride, '+', err);
-}
-
-static enum mcp_status write_timeline(struct mcp_run *self, double step_s, struct mcp_error *err)
+static enum mcp_status write_timeline(struct mcp_run *self, struct mcp_error *err)
 {
     const struct mcp_run_setting *run = &self->setting;
-    struct mcp_timeline own = {.measured = true}, all = {.measured = true};
-    struct gathered gathered = {0};
     struct mcp_text text = mcp_text_new(self->arena);
-    mcp_interpreter_timeline(mcp_trainer_interpreter(self->trainer), self->arena, &own);
-    MCP_TRY(gather_spans(self->arena, run, &own, &gathered, err));
+    struct mcp_timeline all;
+    MCP_TRY(mcp_spans_gather(&self->spans, &all, err));
     if (run->rank != 0)
         return MCP_OK;
-    const double *at = gathered.numbers;
-    for (int r = 0; r < gathered.world; r++)
-        for (int i = 0; i < (int)gathered.counts[r]; i++, at += SPAN_NUMBERS) {
-            struct mcp_timeline_span span = unpack(at, r);
-            mcp_timeline_add(self->arena, &all, &span);
-        }
-    mcp_timeline_sort(&all);
-    all.iteration_ns = (int64_t)llround(step_s * 1e9);
     mcp_timeline_write(&all, mcp_timeline_is_lines(run->options->timeline), &text);
     return mcp_file_replace(run->options->timeline, text.data, text.length, err);
 }
@@ -237,6 +178,11 @@ static enum mcp_status run_step(struct mcp_run *run, struct mcp_step_report *rep
     run->state.step++;
     run->state.sequences_seen += mcp_batch_sequences(run->setting.program);
     observer->step(observer->context, report);
+    run->spans = (struct mcp_spans){.arena = arena,
+                                    .plan = &setting->program->plan,
+                                    .rank = setting->rank,
+                                    .calls = setting->calls,
+                                    .backend = setting->backend};
     if (run->setting.rank == 0)
         MCP_TRY(mcp_run_logs_step(&run->logs, &run->setting, report, err));
     return is_due(run) ? save(run, err) : MCP_OK;
@@ -251,6 +197,9 @@ static enum mcp_status is_over(struct mcp_run *run, bool *over, struct mcp_error
     *over = stops > 0;
     return MCP_OK;
 }
+    if (run->setting.options->timeline != NULL)
+        MCP_TRY(mcp_spans_take(&run->spans, mcp_trainer_interpreter(run->trainer), report->step_s,
+                               err));
 
 enum mcp_status mcp_run_steps(struct mcp_run *run, struct mcp_error *err)
 {
@@ -262,5 +211,5 @@ enum mcp_status mcp_run_steps(struct mcp_run *run, struct mcp_error *err)
         MCP_TRY(is_over(run, &over, err));
     }
     MCP_TRY(save(run, err));
-    return options->timeline == NULL ? MCP_OK : write_timeline(run, report.step_s, err);
+    return options->timeline == NULL ? MCP_OK : write_timeline(run, err);
 }

@@ -39,7 +39,7 @@ enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setti
                              struct mcp_run **out, struct mcp_error *err);
 
 /* Trains until options->steps steps are done, checkpoints included; writes a checkpoint at
- * the end, and on rank 0 the timeline of the last step. */
+ * the end, and on rank 0 the timeline of the fastest step. */
 enum mcp_status mcp_run_steps(struct mcp_run *run, struct mcp_error *err);
 
 #endif

@@ -9,7 +9,7 @@ struct mcp_run_options {
     const char *program;         /* file of the step program */
     const char *data;            /* file or folder of tokens */
     const char *metrics;         /* one JSON object a step; NULL: none */
-    const char *timeline;        /* of the last step; NULL: none */
+    const char *timeline;        /* of the fastest step; NULL: none */
     const char *tensorboard_dir; /* event files; NULL: none */
     const char *checkpoint_dir;  /* NULL: none */
     const char *init_from;       /* a Hugging Face model's weights; NULL: new ones */
