@@ -24,20 +24,37 @@ struct mcp_run {
     int64_t checkpointed;              /* steps of the newest checkpoint; -1: none */
 };
 
-enum mcp_status mcp_run_load(struct mcp_arena *arena, const struct mcp_run_options *options,
-                             struct mcp_program *out, struct mcp_error *err)
+static enum mcp_status load(struct mcp_arena *arena, const char *path, bool verify,
+                            struct mcp_program *out, struct mcp_error *err)
 {
     struct mcp_json *json;
-    MCP_TRY(mcp_json_read(arena, options->program, &json, err));
+    MCP_TRY(mcp_json_read(arena, path, &json, err));
     MCP_TRY(mcp_program_from_json(arena, json, out, err));
-    if (options->no_verify)
+    if (!verify)
         return MCP_OK;
     struct mcp_arena *scratch = mcp_arena_new();
     enum mcp_status status = mcp_program_verify(scratch, out, err);
     mcp_arena_free(scratch);
     if (status != MCP_OK)
-        mcp_error_prefix(err, options->program);
+        mcp_error_prefix(err, path);
     return status;
+}
+
+enum mcp_status mcp_run_load(struct mcp_arena *arena, const struct mcp_run_options *options,
+                             struct mcp_program *out, struct mcp_error *err)
+{
+    return load(arena, options->program, !options->no_verify, out, err);
+}
+
+enum mcp_status mcp_run_load_frozen(struct mcp_arena *arena, const struct mcp_run_options *options,
+                                    const struct mcp_program **out, struct mcp_error *err)
+{
+    struct mcp_program *program = MCP_NEW(arena, struct mcp_program);
+    *out = NULL;
+    if (options->frozen_program == NULL)
+        return MCP_OK;
+    *out = program;
+    return load(arena, options->frozen_program, !options->no_verify, program, err);
 }
 
 /* --- data --- */
@@ -151,7 +168,8 @@ enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setti
                              struct mcp_run **out, struct mcp_error *err)
 {
     struct mcp_run *run = MCP_NEW(arena, struct mcp_run);
-    const struct mcp_train_options train = mcp_run_train_options(setting->options);
+    struct mcp_train_options train = mcp_run_train_options(setting->options);
+    train.frozen = setting->frozen;
     run->arena = arena;
     run->setting = *setting;
     *out = run;
@@ -160,6 +178,11 @@ enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setti
     run->saved =
         (struct mcp_saved_rank){mcp_trainer_interpreter(run->trainer),
                                 mcp_trainer_rank(run->trainer), setting->calls, setting->backend};
+    run->spans = (struct mcp_spans){.arena = arena,
+                                    .plan = &setting->program->plan,
+                                    .rank = setting->rank,
+                                    .calls = setting->calls,
+                                    .backend = setting->backend};
     MCP_TRY(go_on(run, err));
     MCP_TRY(open_feed(arena, setting, run->state.seed, &run->feed, err));
     run->batch = (struct mcp_batch){mcp_feed_sequence, run->feed};
@@ -174,15 +197,13 @@ static enum mcp_status run_step(struct mcp_run *run, struct mcp_step_report *rep
     double wait_s = 0;
     MCP_TRY(mcp_feed_step(run->feed, run->state.sequences_seen, &wait_s, err));
     MCP_TRY(mcp_trainer_step(run->trainer, report, err));
+    if (run->setting.options->timeline != NULL)
+        MCP_TRY(mcp_spans_take(&run->spans, mcp_trainer_interpreter(run->trainer), report->step_s,
+                               err));
     report->data_wait_s = wait_s;
     run->state.step++;
     run->state.sequences_seen += mcp_batch_sequences(run->setting.program);
     observer->step(observer->context, report);
-    run->spans = (struct mcp_spans){.arena = arena,
-                                    .plan = &setting->program->plan,
-                                    .rank = setting->rank,
-                                    .calls = setting->calls,
-                                    .backend = setting->backend};
     if (run->setting.rank == 0)
         MCP_TRY(mcp_run_logs_step(&run->logs, &run->setting, report, err));
     return is_due(run) ? save(run, err) : MCP_OK;
@@ -197,9 +218,6 @@ static enum mcp_status is_over(struct mcp_run *run, bool *over, struct mcp_error
     *over = stops > 0;
     return MCP_OK;
 }
-    if (run->setting.options->timeline != NULL)
-        MCP_TRY(mcp_spans_take(&run->spans, mcp_trainer_interpreter(run->trainer), report->step_s,
-                               err));
 
 enum mcp_status mcp_run_steps(struct mcp_run *run, struct mcp_error *err)
 {
