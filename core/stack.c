@@ -228,6 +228,18 @@ static enum mcp_status read_fields(struct mcp_json *json, bool has_base, struct 
     return MCP_OK;
 }
 
+static enum mcp_status read_samples(struct mcp_arena *arena, struct mcp_json *json,
+                                    struct mcp_stack *stack, struct mcp_error *err)
+{
+    if (!mcp_json_has(json, "samples"))
+        return MCP_OK;
+    struct mcp_calibration *calibration = MCP_NEW(arena, struct mcp_calibration);
+    struct mcp_json *list;
+    MCP_TRY(mcp_json_array(json, "samples", &list, err));
+    stack->calibration = calibration;
+    return mcp_calibration_from_json(arena, list, calibration, err);
+}
+
 static enum mcp_status stack_read(struct mcp_arena *arena, struct mcp_json *json, int depth,
                                   struct mcp_stack *out, struct mcp_error *err)
 {
@@ -244,6 +256,7 @@ static enum mcp_status stack_read(struct mcp_arena *arena, struct mcp_json *json
     MCP_TRY(read_fields(json, has_base, &stack, err));
     MCP_TRY(mcp_json_maybe_int(json, "num_fitted", &stack.num_fitted, err));
     MCP_TRY(read_sources(json, &stack, err));
+    MCP_TRY(read_samples(arena, json, &stack, err));
     *out = stack;
     return MCP_OK;
 }
@@ -313,4 +326,6 @@ void mcp_stack_to_json(const struct mcp_stack *stack, struct mcp_json *object)
         write_field(object, &fields[i], stack);
     mcp_json_set_string(object, "source", stack->source);
     mcp_json_set_int(object, "num_fitted", stack->num_fitted);
+    if (stack->calibration != NULL)
+        mcp_calibration_to_json(stack->calibration, mcp_json_set_array(object, "samples"));
 }

@@ -7,6 +7,7 @@
 #define MCP_CORE_STACK_H
 
 #include "core/arena.h"
+#include "core/calibration.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/precision.h"
@@ -86,6 +87,8 @@ struct mcp_stack {
     double moe_uncertainty_frac; /* the same with experts */
     const char *source;
     int num_fitted;
+    /* ops measured on the machine, in place of what else is said of their time; NULL: none */
+    const struct mcp_calibration *calibration;
 };
 
 enum mcp_status mcp_stack_load(struct mcp_arena *arena, const char *name_or_path,

@@ -4,6 +4,7 @@
 #include "core/mesh.h"
 #include "core/stack.h"
 #include "step/constants.h"
+#include "step/measured.h"
 
 double mcp_tier_bandwidth(const struct mcp_pricing *pricing, int tier)
 {
@@ -24,6 +25,9 @@ int mcp_members_in(const struct mcp_pricing *pricing, unsigned axes, int tier, i
 double mcp_send_seconds(const struct mcp_pricing *pricing, int stage, int delta, double bytes)
 {
     const struct mcp_cluster *cluster = pricing->question->cluster;
+    double measured;
+    if (mcp_message_measured(pricing, bytes, &measured))
+        return measured;
     int stages = pricing->plan->pipeline_parallel, to = (stage + delta + stages) % stages;
     for (int tier = 0; tier < cluster->num_tiers; tier++) {
         bool last = tier == cluster->num_tiers - 1;
@@ -56,16 +60,28 @@ static double transfer_bytes(const struct mcp_op *op)
     return (double)op->dims[0] * mcp_dtype_bytes((enum mcp_dtype)op->dtype);
 }
 
+/* Links are in use for as long as was measured, shared out as they would be. */
+static void fit(struct mcp_transfer *transfer, double seconds)
+{
+    double sum = mcp_transfer_sum(transfer);
+    for (int i = 0; i < transfer->num_phases && sum > 0; i++) {
+        transfer->phases[i].latency_s *= seconds / sum;
+        transfer->phases[i].links_s *= seconds / sum;
+    }
+}
+
 void mcp_transfer_of(const struct mcp_pricing *pricing, const struct mcp_op *op,
                      struct mcp_transfer *out)
 {
-    double bytes = transfer_bytes(op);
+    double bytes = transfer_bytes(op), measured;
     out->num_phases = 0;
     if (mcp_op_code(op) == MCP_COLLECTIVE)
         mcp_collective_of(pricing, (enum mcp_function)op->function, op->group,
                           &(struct mcp_payload){bytes, bucket_share(pricing, op, bytes)}, out);
     else if (mcp_op_code(op) == MCP_SHIFT)
         mcp_shift_of(pricing, op->group, bytes, out);
+    if (mcp_op_measured(pricing, op, &measured))
+        fit(out, measured);
 }
 
 double mcp_transfer_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)

@@ -4,6 +4,7 @@
 #include "core/stack.h"
 #include "step/attention.h"
 #include "step/constants.h"
+#include "step/measured.h"
 
 #include <math.h>
 #include <string.h>
@@ -275,6 +276,9 @@ static double map_seconds(const struct mcp_pricing *pricing, const struct mcp_op
 
 double mcp_compute_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
+    double measured;
+    if (mcp_op_measured(pricing, op, &measured))
+        return measured;
     switch (mcp_op_code(op)) {
     case MCP_MATMUL:
         return matmul_seconds(pricing, op);
@@ -324,6 +328,9 @@ int mcp_op_launches(const struct mcp_pricing *pricing, const struct mcp_op *op)
 double mcp_op_start_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op)
 {
     int launches = mcp_functions[op->function].launches;
+    double measured;
+    if (mcp_op_measured(pricing, op, &measured))
+        return 0; /* it is in there */
     if (is_routing(op) && pricing->question->stack->moe_launches > 0)
         launches += MCP_MOE_DEVICE_LAUNCHES;
     return launches * MCP_KERNEL_START_S;
