@@ -20,6 +20,7 @@ enum mcp_status mcp_cmd_validate(struct mcp_context *ctx, int argc, char **argv)
 enum mcp_status mcp_cmd_compare(struct mcp_context *ctx, int argc, char **argv);
 enum mcp_status mcp_cmd_data(struct mcp_context *ctx, int argc, char **argv);
 enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv);
+enum mcp_status mcp_cmd_calibrate(struct mcp_context *ctx, int argc, char **argv);
 enum mcp_status mcp_cmd_capacity(struct mcp_context *ctx, int argc, char **argv);
 
 #endif

@@ -4,6 +4,7 @@
 #include "cli/plan_schedule.h"
 #include "cli/report_parts.h"
 #include "cli/switches.h"
+#include "core/calibration_file.h"
 #include "core/text.h"
 #include "planner/require.h"
 #include "topologies/detect.h"
@@ -58,6 +59,8 @@ static struct mcp_option *question_options(struct mcp_plan_args *a, struct mcp_o
          "tokens in a sequence (default: 4096, or the model's limit if less)"},
         {"precision", MCP_OPT_CHOICE, &a->precision,
          "in what the linear layers multiply (default: bf16, else fp16, else fp32)"},
+        {"calibration", MCP_OPT_FILE, &a->calibration,
+         "what mcpplan calibrate measured here; with --cluster this"},
         {"stack", MCP_OPT_STRING, &a->stack,
          "the software that will run the plan (default: megatron-core; mcpplan-cpu without GPUs)"},
         {"attention", MCP_OPT_STRING, &a->attention,
@@ -199,6 +202,11 @@ bool mcp_plan_args_parse(struct mcp_context *ctx, struct mcp_plan_args *args, in
         return false;
     for (size_t i = 0; i < MCP_COUNT_OF(needed) && ctx->status == MCP_OK; i++)
         ctx->status = mcp_options_need(&usage, needed[i], &ctx->err);
+    if (ctx->status == MCP_OK && args->calibration != NULL &&
+        (!mcp_same(args->cluster, "this") || args->stack != NULL))
+        ctx->status = mcp_fail(&ctx->err, MCP_USAGE,
+                               "--calibration is of a machine and its stack: it goes with --cluster "
+                               "this and without --stack");
     if (ctx->status == MCP_OK && args->dump_program != NULL && mcp_same(args->dump_program, "-"))
         ctx->status = mcp_fail(&ctx->err, MCP_USAGE,
                                "--dump-program needs a file's name: standard output is the plan's");
@@ -216,7 +224,11 @@ bool mcp_plan_args_parse(struct mcp_context *ctx, struct mcp_plan_args *args, in
 static enum mcp_status load_cluster(struct mcp_context *ctx, const struct mcp_plan_args *args,
                                     struct mcp_cluster *cluster)
 {
-    if (mcp_same(args->cluster, "this"))
+    struct mcp_stack stack;
+    if (args->calibration != NULL)
+        MCP_TRY(mcp_calibration_file_load(ctx->arena, args->calibration, cluster, &stack,
+                                          &ctx->err));
+    else if (mcp_same(args->cluster, "this"))
         MCP_TRY(mcp_cluster_detect(ctx->arena, cluster, &ctx->err));
     else
         MCP_TRY(mcp_cluster_load(ctx->arena, args->cluster, cluster, &ctx->err));
@@ -279,14 +291,23 @@ static struct mcp_job job_of(const struct mcp_plan_args *args,
     return job;
 }
 
+static enum mcp_status load_stack(struct mcp_context *ctx, const struct mcp_plan_args *args,
+                                  const struct mcp_cluster *cluster, struct mcp_stack *stack)
+{
+    struct mcp_cluster same;
+    if (args->calibration != NULL)
+        return mcp_calibration_file_load(ctx->arena, args->calibration, &same, stack, &ctx->err);
+    bool cpu = default_precision(&cluster->gpu) == MCP_PRECISION_FP32;
+    const char *standard = cpu ? "mcpplan-cpu" : "megatron-core";
+    return mcp_stack_load(ctx->arena, args->stack ? args->stack : standard, stack, &ctx->err);
+}
+
 enum mcp_status mcp_plan_load_question(struct mcp_context *ctx, const struct mcp_plan_args *args,
                                        struct mcp_plan_question *out)
 {
     MCP_TRY(mcp_model_load(ctx->arena, args->model, &out->model, &ctx->err));
     MCP_TRY(load_cluster(ctx, args, &out->cluster));
-    bool cpu = default_precision(&out->cluster.gpu) == MCP_PRECISION_FP32;
-    const char *stack = args->stack ? args->stack : cpu ? "mcpplan-cpu" : "megatron-core";
-    MCP_TRY(mcp_stack_load(ctx->arena, stack, &out->stack, &ctx->err));
+    MCP_TRY(load_stack(ctx, args, &out->cluster, &out->stack));
     out->job = job_of(args, out);
     out->asked = (struct mcp_question){&out->model, &out->cluster, &out->job, &out->stack};
     MCP_TRY(mcp_job_check(&out->job, &ctx->err));

@@ -11,7 +11,8 @@ extern const char *const mcp_plan_method_names[MCP_NUM_METHODS];
 struct mcp_schedule_file;
 
 struct mcp_plan_args {
-    const char *model, *cluster, *stack, *attention, *dump_program, *report, *placement;
+    const char *model, *cluster, *stack, *attention, *dump_program, *report, *placement,
+        *calibration;
     int gpus, top, refine;
     int64_t global_batch_size, sequence_length;
     double memory_limit_frac;

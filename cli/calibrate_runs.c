@@ -1,0 +1,234 @@
+/* cli/calibrate_runs.c: layouts run through `mcpplan train`, their spans taken as samples. */
+#include "cli/calibrate.h"
+
+#include "core/mesh.h"
+#include "exec/tokens.h"
+#include "step/build.h"
+#include "step/measured.h"
+#include "step/timeline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Files of the runs, in one folder. */
+struct files {
+    const char *folder, *plan, *data, *timeline, *log;
+};
+enum { MAX_LOG_BYTES = 1 << 20 };
+
+static enum mcp_status make_files(struct mcp_context *ctx, struct files *out)
+{
+    const char *place = getenv("TMPDIR");
+    char *folder =
+        mcp_format(ctx->arena, "%s/mcpplan-XXXXXX", place != NULL && *place ? place : "/tmp");
+    if (mkdtemp(folder) == NULL)
+        return mcp_fail(&ctx->err, MCP_IO, "cannot make a folder like %s: %s", folder,
+                        strerror(errno));
+    out->folder = folder;
+    out->plan = mcp_format(ctx->arena, "%s/plan.json", folder);
+    out->data = mcp_format(ctx->arena, "%s/tokens", folder);
+    out->timeline = mcp_format(ctx->arena, "%s/timeline.json", folder);
+    out->log = mcp_format(ctx->arena, "%s/log", folder);
+    return MCP_OK;
+}
+
+static void remove_files(const struct files *files)
+{
+    unlink(files->plan);
+    unlink(files->data);
+    unlink(files->timeline);
+    unlink(files->log);
+    rmdir(files->folder);
+}
+
+/* Which tokens does not matter: two batches of different ones. */
+static enum mcp_status write_tokens(struct mcp_context *ctx, const struct mcp_question *question,
+                                    const char *path)
+{
+    const struct mcp_job *job = question->job;
+    const int vocabulary = question->model->vocab_size;
+    const struct mcp_token_facts facts = {.vocab_size = vocabulary, .end_of_document = -1};
+    struct mcp_token_writer *writer = NULL;
+    int64_t count = 2 * job->global_batch_size * (job->sequence_length + 1);
+    uint32_t state = 1;
+    MCP_TRY(mcp_token_writer_open(ctx->arena, path, 0, &facts, &writer, &ctx->err));
+    for (int64_t i = 0; i < count; i++) {
+        state = state * 1664525u + 1013904223u; /* Knuth's */
+        int32_t id = (int32_t)((state >> 8) % (uint32_t)vocabulary);
+        MCP_TRY(mcp_token_writer_add(writer, &id, 1, &ctx->err));
+    }
+    return mcp_token_writer_finish(writer, NULL, NULL, &ctx->err);
+}
+
+static enum mcp_status write_plan(struct mcp_context *ctx, const struct mcp_question *question,
+                                  const struct mcp_plan *plan, const char *path)
+{
+    struct mcp_json *json = mcp_json_new_object(ctx->arena);
+    mcp_json_set_string(json, "schema", "mcpplan.plan/1");
+    mcp_model_to_json(question->model, mcp_json_set_object(json, "model"));
+    mcp_cluster_to_json(question->cluster, mcp_json_set_object(json, "cluster"));
+    mcp_job_to_json(question->job, mcp_json_set_object(json, "job"));
+    mcp_stack_to_json(question->stack, mcp_json_set_object(json, "stack"));
+    mcp_plan_to_json(plan, json);
+    return mcp_json_write(path, json, &ctx->err);
+}
+
+/* --- a run --- */
+
+static void become(const struct files *files, char *steps)
+{
+    char self[4096], train[] = "train", data[] = "--data", count[] = "--steps",
+                     timeline[] = "--timeline";
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    int log = open(files->log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (length <= 0 || log < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
+        return;
+    self[length] = '\0';
+    char *const words[] = {self,
+                           train,
+                           (char *)(void *)(uintptr_t)files->plan,
+                           data,
+                           (char *)(void *)(uintptr_t)files->data,
+                           count,
+                           steps,
+                           timeline,
+                           (char *)(void *)(uintptr_t)files->timeline,
+                           NULL};
+    execv(self, words);
+}
+
+/* The first line that the run said of itself. */
+static const char *said(struct mcp_context *ctx, const char *log)
+{
+    struct mcp_text text;
+    struct mcp_error ignored;
+    if (mcp_file_read(ctx->arena, log, MAX_LOG_BYTES, &text, &ignored) != MCP_OK)
+        return "it said nothing";
+    char *line = strstr(text.data, "mcpplan");
+    if (line == NULL)
+        return "it said nothing";
+    line[strcspn(line, "\n")] = '\0';
+    return line;
+}
+
+static enum mcp_status train(struct mcp_context *ctx, const struct files *files, int num_steps,
+                             const char *name)
+{
+    int status = 0;
+    char *steps = mcp_format(ctx->arena, "%d", num_steps);
+    pid_t child = fork();
+    if (child == 0) {
+        become(files, steps);
+        _exit(127);
+    }
+    if (child < 0)
+        return mcp_fail(&ctx->err, MCP_RUN_FAILURE, "cannot start a run: %s", strerror(errno));
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return MCP_OK;
+    return mcp_fail(&ctx->err, MCP_RUN_FAILURE, "the run of %s has failed: %s", name,
+                    said(ctx, files->log));
+}
+
+/* --- its spans --- */
+
+static void take(struct mcp_context *ctx, const struct mcp_program *program,
+                 const struct mcp_timeline_span *span, struct mcp_calibrate *out)
+{
+    int class = mcp_mesh_coordinate(&program->plan, span->rank).pipeline;
+    const struct mcp_slot *slot = &program->classes[class].slots[span->slot];
+    const struct mcp_entry *entry = &program->lists[slot->list].entries[span->entry];
+    const struct mcp_op *op = &program->types[entry->type].blocks[entry->role].ops[span->op];
+    struct mcp_sample sample;
+    if (op->function == MCP_FN_SEND) /* what a message takes its receiver knows */
+        return;
+    if (op->function == MCP_FN_RECEIVE)
+        sample =
+            mcp_message_sample((double)op->dims[0] * mcp_dtype_bytes((enum mcp_dtype)op->dtype));
+    else if (!mcp_op_sample(op, &program->plan, &sample))
+        return;
+    sample.seconds = fmax(1e-9, 1e-9 * (double)(span->end_ns - span->start_ns));
+    struct mcp_calibration *times = &out->times;
+    times->samples = mcp_grow(ctx->arena, times->samples, (size_t)times->num_samples,
+                              &out->times_capacity, sizeof *times->samples);
+    times->samples[times->num_samples++] = sample;
+}
+
+static int by_start(const void *x, const void *y)
+{
+    const struct mcp_timeline_span *a = x, *b = y;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    return (a->start_ns > b->start_ns) - (a->start_ns < b->start_ns);
+}
+
+/* Time of rank 0 in which any op runs; spans by start. */
+static int64_t busy_ns(const struct mcp_timeline *timeline)
+{
+    int64_t busy = 0, until = 0;
+    for (size_t i = 0; i < timeline->num_spans && timeline->spans[i].rank == 0; i++) {
+        const struct mcp_timeline_span *span = &timeline->spans[i];
+        int64_t start = span->start_ns > until ? span->start_ns : until;
+        busy += span->end_ns > start ? span->end_ns - start : 0;
+        until = span->end_ns > until ? span->end_ns : until;
+    }
+    return busy;
+}
+
+/* What the step took, and rank 0 between its ops, and its transfers between data ranks. */
+static void sum_up(struct mcp_timeline *timeline, struct mcp_calibration_run *run)
+{
+    int64_t data = 0;
+    double iteration_s = 1e-9 * (double)timeline->iteration_ns;
+    if (timeline->num_spans > 0)
+        qsort(timeline->spans, timeline->num_spans, sizeof *timeline->spans, by_start);
+    for (size_t i = 0; i < timeline->num_spans && timeline->spans[i].rank == 0; i++) {
+        const struct mcp_timeline_span *span = &timeline->spans[i];
+        data += span->stream == MCP_STREAM_DATA ? span->end_ns - span->start_ns : 0;
+    }
+    if (run->iteration_s > 0 && run->iteration_s <= iteration_s)
+        return;
+    run->iteration_s = iteration_s;
+    run->idle_s = fmax(0, iteration_s - 1e-9 * (double)busy_ns(timeline));
+    run->data_s = 1e-9 * (double)data;
+}
+
+static enum mcp_status measure(struct mcp_context *ctx, struct mcp_calibrate *calibrate,
+                               struct mcp_calibration_run *run, const struct files *files)
+{
+    struct mcp_program program;
+    struct mcp_timeline timeline = {0};
+    mcp_program_build(ctx->arena, calibrate->question, &run->plan, &program);
+    MCP_TRY(write_plan(ctx, calibrate->question, &run->plan, files->plan));
+    MCP_TRY(train(ctx, files, calibrate->steps, run->name));
+    MCP_TRY(mcp_timeline_read(ctx->arena, files->timeline, &timeline, &ctx->err));
+    sum_up(&timeline, run);
+    for (size_t i = 0; i < timeline.num_spans && !run->plan.overlap.data; i++)
+        take(ctx, &program, &timeline.spans[i], calibrate);
+    return MCP_OK;
+}
+
+static enum mcp_status run_all(struct mcp_context *ctx, struct mcp_calibrate *calibrate,
+                               const struct files *files)
+{
+    MCP_TRY(write_tokens(ctx, calibrate->question, files->data));
+    for (int repeat = 0; repeat < calibrate->repeats; repeat++)
+        for (int i = 0; i < calibrate->num_runs; i++)
+            MCP_TRY(measure(ctx, calibrate, &calibrate->runs[i], files));
+    return MCP_OK;
+}
+
+enum mcp_status mcp_calibrate_run(struct mcp_context *ctx, struct mcp_calibrate *calibrate)
+{
+    struct files files = {0};
+    MCP_TRY(make_files(ctx, &files));
+    enum mcp_status status = run_all(ctx, calibrate, &files);
+    remove_files(&files);
+    return status;
+}
