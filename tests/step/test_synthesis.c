@@ -1,4 +1,5 @@
 /* tests/step/test_synthesis.c: synthesised rows are whole, fit, and are as short as the best known. */
+#include "step/pipeline.h"
 #include "step/synthesis.h"
 
 #include <criterion/criterion.h>
@@ -211,6 +212,43 @@ static int64_t play(const struct problem *problem)
     return longest;
 }
 
+/* The same by the recurrence that plans are priced with. */
+static int64_t price(struct mcp_arena *arena, const struct problem *problem)
+{
+    const struct mcp_synthesis *q = &problem->synthesis;
+    struct mcp_slot_price slots[3][2 * MAX_RANKS] = {{{0}}};
+    struct mcp_pipeline_rank ranks[MAX_RANKS];
+    int64_t longest = 0;
+    for (int k = 0; k < q->pipeline_parallel * q->virtual_stages; k++) {
+        const struct mcp_synthesis_stage *stage = &q->stages[k];
+        slots[0][k] = (struct mcp_slot_price){.body_ns = stage->forward_ns,
+                                              .delay_ns = stage->forward_delay_ns};
+        slots[1][k] =
+            (struct mcp_slot_price){.lead_ns = stage->backward_lead_ns,
+                                    .body_ns = stage->backward_input_ns - stage->backward_lead_ns,
+                                    .delay_ns = stage->backward_delay_ns};
+        slots[2][k] = (struct mcp_slot_price){.body_ns = stage->backward_weight_ns};
+    }
+    const struct mcp_pipeline pipeline = {.schedule = MCP_CUSTOM,
+                                          .pipeline_parallel = q->pipeline_parallel,
+                                          .virtual_stages = q->virtual_stages,
+                                          .num_microbatches = q->num_microbatches,
+                                          .forward = slots[0],
+                                          .backward = slots[1],
+                                          .backward_input = slots[1],
+                                          .backward_weight = slots[2],
+                                          .release_ns = q->release_ns,
+                                          .placement = q->placement,
+                                          .rows = problem->rows};
+    mcp_pipeline_play_all(arena, &pipeline, ranks, NULL);
+    for (int r = 0; r < q->pipeline_parallel; r++) {
+        int64_t end = ranks[r].end_ns + (q->tail_ns ? q->tail_ns[r] : 0);
+        end -= q->no_barrier ? ranks[r].start_ns : 0;
+        longest = end > longest ? end : longest;
+    }
+    return longest;
+}
+
 Test(synthesis, random_problems)
 {
     for (int seed = 0; seed < 200; seed++) {
@@ -223,6 +261,7 @@ Test(synthesis, random_problems)
             mcp_synthesize(arena, &problem->synthesis, problem->rows, &time, &err);
         cr_assert(status == MCP_OK, "seed %d: %s", seed, err.text);
         cr_assert(play(problem) == time, "seed %d", seed);
+        cr_assert(price(arena, problem) == time, "seed %d", seed);
         cr_assert(mcp_synthesis_time_ns(arena, &problem->synthesis, problem->rows) == time);
         cr_assert(mcp_synthesis_bound_ns(&problem->synthesis) <= time, "seed %d", seed);
         mcp_arena_free(arena);
