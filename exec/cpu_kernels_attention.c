@@ -26,8 +26,9 @@ static void load_queries(const struct mcp_attention *a, struct mcp_view view,
     for (int i = 0; i < tile->count; i++) {
         const float *from =
             mcp_get(view, mcp_query_at(a, tile->row + i, head), (int)a->width, room);
+        float *to = mcp_row(work->query, i, a->stride);
         for (int64_t d = 0; d < a->width; d++)
-            work->query[i * a->stride + d] = from[d] * a->scale;
+            to[d] = from[d] * a->scale;
     }
 }
 
@@ -46,14 +47,15 @@ static void load_keys(const struct mcp_attention *a, struct mcp_view view,
             work->key[d * K + j] = key[d];
         const float *value =
             mcp_get(view, mcp_value_at(a, tile->row + j, kv_head), (int)a->value_width, room);
-        memcpy(work->value + j * a->value_stride, value, (size_t)a->value_width * sizeof *value);
+        memcpy(mcp_row(work->value, j, a->value_stride), value,
+               (size_t)a->value_width * sizeof *value);
     }
 }
 
 /* One query's scores become exponentials; what it has so far is scaled to the new largest. */
 static void soften(struct work *work, int query, int first, int last, int stride)
 {
-    float *score = work->score + query * K, *output = work->output + query * stride;
+    float *score = mcp_row(work->score, query, K), *output = mcp_row(work->output, query, stride);
     float largest = work->largest[query], sum = 0;
 #pragma omp simd reduction(max : largest)
     for (int j = first; j < last; j++)
@@ -78,17 +80,19 @@ static void add_keys(const struct mcp_attention *a, const struct mcp_tile *queri
                      const struct mcp_tile *keys, struct work *work)
 {
     memset(work->score, 0, sizeof work->score);
-    mcp_tile_multiply(Q, K, (int)a->width, work->query, a->stride, work->key, K, work->score, K);
+    mcp_tile_multiply(&(struct mcp_tile_product){Q, K, (int)a->width, work->query, work->key,
+                                                 work->score, a->stride, K, K});
     for (int i = 0; i < queries->count; i++) {
         int first, last;
         mcp_visible(a, keys, queries->position + i, &first, &last);
         if (first < last)
             soften(work, i, first, last, a->value_stride);
         else
-            memset(work->score + i * K, 0, K * sizeof *work->score);
+            memset(mcp_row(work->score, i, K), 0, K * sizeof *work->score);
     }
-    mcp_tile_multiply(Q, a->value_stride, K, work->score, K, work->value, a->value_stride,
-                      work->output, a->value_stride);
+    mcp_tile_multiply(&(struct mcp_tile_product){Q, a->value_stride, K, work->score, work->value,
+                                                 work->output, K, a->value_stride,
+                                                 a->value_stride});
 }
 
 /* Rows that saw no key are 0, with a log of -infinity. */
@@ -100,10 +104,10 @@ static void store(const struct mcp_attention *a, const struct mcp_tile *queries,
     for (int i = 0; i < queries->count; i++) {
         float sum = work->sum[i];
         float factor = sum > 0 ? 1 / sum : sum; /* NaN stays */
+        float *row = mcp_row(work->output, i, a->value_stride);
         for (int64_t d = 0; d < a->value_width; d++)
-            work->output[i * a->value_stride + d] *= factor;
-        mcp_put(output, mcp_output_at(a, queries->row + i, head), (int)a->value_width,
-                work->output + i * a->value_stride);
+            row[d] *= factor;
+        mcp_put(output, mcp_output_at(a, queries->row + i, head), (int)a->value_width, row);
         statistics[(queries->row + i) * a->heads + head] = work->largest[i] + logf(sum);
     }
 }

@@ -49,12 +49,13 @@ static void load_queries(const struct mcp_attention *a, const struct mcp_tile *t
     for (int i = 0; i < tile->count; i++) {
         int64_t at = mcp_output_at(a, tile->row + i, head);
         load_row(mcp_read_view(a->launch, 0), mcp_query_at(a, tile->row + i, head), a->width,
-                 out->query + i * a->stride);
-        load_row(d_output, at, a->value_width, out->d_output + i * a->value_stride);
+                 mcp_row(out->query, i, a->stride));
+        load_row(d_output, at, a->value_width, mcp_row(out->d_output, i, a->value_stride));
         load_row(output, at, a->value_width, row);
         float sum = 0;
+        const float *d_row = mcp_row(out->d_output, i, a->value_stride);
         for (int64_t d = 0; d < a->value_width; d++)
-            sum += row[d] * out->d_output[i * a->value_stride + d];
+            sum += row[d] * d_row[d];
         out->delta[i] = sum;
         out->statistic[i] = statistics[(tile->row + i) * a->heads + head];
     }
@@ -67,13 +68,16 @@ static void load_keys(const struct mcp_attention *a, const struct mcp_tile *tile
     if (tile->count < K || has_padding(a))
         memset(out, 0, sizeof *out);
     for (int j = 0; j < tile->count; j++) {
-        load_row(kv, mcp_key_at(a, tile->row + j, kv_head), a->width, out->key + j * a->stride);
+        load_row(kv, mcp_key_at(a, tile->row + j, kv_head), a->width,
+                 mcp_row(out->key, j, a->stride));
         load_row(kv, mcp_value_at(a, tile->row + j, kv_head), a->value_width,
-                 out->value + j * a->value_stride);
+                 mcp_row(out->value, j, a->value_stride));
+        const float *key = mcp_row(out->key, j, a->stride);
+        const float *value = mcp_row(out->value, j, a->value_stride);
         for (int64_t d = 0; d < a->width; d++)
-            out->key_across[d * K + j] = out->key[j * a->stride + d];
+            out->key_across[d * K + j] = key[d];
         for (int64_t d = 0; d < a->value_width; d++)
-            out->value_across[d * K + j] = out->value[j * a->value_stride + d];
+            out->value_across[d * K + j] = value[d];
     }
 }
 
@@ -83,13 +87,14 @@ static void score(const struct mcp_attention *a, const struct mcp_tile *query_ti
                   const struct keys *keys, struct scores *out)
 {
     memset(out, 0, sizeof *out);
-    mcp_tile_multiply(Q, K, (int)a->width, queries->query, a->stride, keys->key_across, K, out->p,
-                      K);
-    mcp_tile_multiply(Q, K, (int)a->value_width, queries->d_output, a->value_stride,
-                      keys->value_across, K, out->ds, K);
+    mcp_tile_multiply(&(struct mcp_tile_product){Q, K, (int)a->width, queries->query,
+                                                 keys->key_across, out->p, a->stride, K, K});
+    mcp_tile_multiply(&(struct mcp_tile_product){Q, K, (int)a->value_width, queries->d_output,
+                                                 keys->value_across, out->ds, a->value_stride, K,
+                                                 K});
     for (int i = 0; i < Q; i++) {
         int first = 0, last = 0;
-        float *p = out->p + i * K, *ds = out->ds + i * K;
+        float *p = mcp_row(out->p, i, K), *ds = mcp_row(out->ds, i, K);
         float statistic = queries->statistic[i], delta = queries->delta[i];
         if (i < query_tile->count)
             mcp_visible(a, key_tile, query_tile->position + i, &first, &last);
@@ -129,14 +134,15 @@ static void query_gradients(const struct mcp_attention *a, int64_t sequence, int
         key_tile.row += sequence * a->batch_stride;
         load_keys(a, &key_tile, kv_head, &keys);
         score(a, &query_tile, &key_tile, &queries, &keys, &scores);
-        mcp_tile_multiply(Q, a->stride, K, scores.ds, K, keys.key, a->stride, dq, a->stride);
+        mcp_tile_multiply(&(struct mcp_tile_product){Q, a->stride, K, scores.ds, keys.key, dq, K,
+                                                     a->stride, a->stride});
     }
     for (int i = 0; i < query_tile.count; i++) {
         int64_t at = mcp_query_at(a, query_tile.row + i, head);
         if (a->launch->op->num_reads > 5)
-            mcp_add_to(out, at, (int)a->width, dq + i * a->stride);
+            mcp_add_to(out, at, (int)a->width, mcp_row(dq, i, a->stride));
         else
-            mcp_put(out, at, (int)a->width, dq + i * a->stride);
+            mcp_put(out, at, (int)a->width, mcp_row(dq, i, a->stride));
     }
 }
 
@@ -159,11 +165,12 @@ static void add_queries(const struct mcp_attention *a, int64_t head, int64_t seq
         load_queries(a, &placed, head, &queries);
         score(a, &placed, key_tile, &queries, keys, &scores);
         transpose(scores.p, across);
-        mcp_tile_multiply(K, a->value_stride, Q, across, Q, queries.d_output, a->value_stride,
-                          sums->value, a->value_stride);
+        mcp_tile_multiply(&(struct mcp_tile_product){K, a->value_stride, Q, across,
+                                                     queries.d_output, sums->value, Q,
+                                                     a->value_stride, a->value_stride});
         transpose(scores.ds, across);
-        mcp_tile_multiply(K, a->stride, Q, across, Q, queries.query, a->stride, sums->key,
-                          a->stride);
+        mcp_tile_multiply(&(struct mcp_tile_product){K, a->stride, Q, across, queries.query,
+                                                     sums->key, Q, a->stride, a->stride});
     }
 }
 
@@ -183,9 +190,10 @@ static void key_gradients(const struct mcp_attention *a, int64_t sequence, int64
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
         add_queries(a, head, sequence, &tile, &keys, &sums);
     for (int j = 0; j < tile.count; j++) {
-        mcp_put(out, mcp_key_at(a, tile.row + j, kv_head), (int)a->width, sums.key + j * a->stride);
+        mcp_put(out, mcp_key_at(a, tile.row + j, kv_head), (int)a->width,
+                mcp_row(sums.key, j, a->stride));
         mcp_put(out, mcp_value_at(a, tile.row + j, kv_head), (int)a->value_width,
-                sums.value + j * a->value_stride);
+                mcp_row(sums.value, j, a->value_stride));
     }
 }
 

@@ -39,33 +39,42 @@ static struct mcp_view positions_view(const struct mcp_launch *launch, struct mc
     return mcp_view_at(buffer, mcp_weight_offset(launch->type, (int)part - 1, 0));
 }
 
+/* A token's row of the table if it is here, and its position's if there are any: columns
+ * [c, c + count). */
+struct lookup {
+    struct mcp_view table, positions, out; /* positions.data NULL: none */
+    int64_t columns;
+};
+
+static void look_up(const struct lookup *l, int64_t token, int64_t row, int64_t position)
+{
+    for (int64_t c = 0; c < l->columns; c += MCP_CHUNK) {
+        float sum[MCP_CHUNK] = {0}, room[MCP_CHUNK];
+        int count = mcp_chunk(l->columns - c);
+        if (row >= 0)
+            memcpy(sum, mcp_get(l->table, row * l->columns + c, count, room),
+                   (size_t)count * sizeof *sum);
+        const float *more = l->positions.data == NULL
+                                ? NULL
+                                : mcp_get(l->positions, position * l->columns + c, count, room);
+        for (int i = 0; more != NULL && i < count; i++)
+            sum[i] += more[i];
+        mcp_put(l->out, token * l->columns + c, count, sum);
+    }
+}
+
 /* reads ids, table, what else the layer trains if that lies elsewhere; writes rows */
 void mcp_cpu_embedding_forward(const struct mcp_launch *launch)
 {
     const int64_t *d = launch->op->dims;
     const int32_t *ids = launch->reads[0];
-    struct mcp_view table = mcp_weight_view(launch, 1, 0), out = mcp_write_view(launch, 0);
-    struct mcp_view positions =
-        positions_view(launch, mcp_read_view(launch, launch->op->num_reads - 1));
-    if (launch->rank->at.tensor > 0)
-        positions.data = NULL;
+    struct lookup l = {
+        .table = mcp_weight_view(launch, 1, 0), .out = mcp_write_view(launch, 0), .columns = d[1]};
+    if (launch->rank->at.tensor == 0)
+        l.positions = positions_view(launch, mcp_read_view(launch, launch->op->num_reads - 1));
 #pragma omp parallel for schedule(static) if (d[0] * d[1] > MCP_SERIAL)
-    for (int64_t token = 0; token < d[0]; token++) {
-        int64_t row = local_row(launch, ids[token]), position = mcp_position_of(launch, token);
-        for (int64_t c = 0; c < d[1]; c += MCP_CHUNK) {
-            float sum[MCP_CHUNK] = {0}, room[MCP_CHUNK];
-            int count = mcp_chunk(d[1] - c);
-            if (row >= 0)
-                memcpy(sum, mcp_get(table, row * d[1] + c, count, room),
-                       (size_t)count * sizeof *sum);
-            if (positions.data != NULL) {
-                const float *more = mcp_get(positions, position * d[1] + c, count, room);
-                for (int i = 0; i < count; i++)
-                    sum[i] += more[i];
-            }
-            mcp_put(out, token * d[1] + c, count, sum);
-        }
-    }
+    for (int64_t token = 0; token < d[0]; token++)
+        look_up(&l, token, local_row(launch, ids[token]), mcp_position_of(launch, token));
 }
 
 /* reads dy, ids; writes the table's gradients, those of the rest if they lie elsewhere.

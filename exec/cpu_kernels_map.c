@@ -210,36 +210,48 @@ void mcp_cpu_activation_forward(const struct mcp_launch *launch)
     }
 }
 
+struct inputs_back {
+    struct inputs in;
+    struct mcp_view d_active, d_up;
+    int64_t stride; /* of d_up */
+};
+
+/* Columns [column, column + count) of one row. */
+static void back_chunk(const struct inputs_back *b, int64_t row, int64_t column, int count)
+{
+    const struct inputs *in = &b->in;
+    float x[MCP_CHUNK], y[MCP_CHUNK], value[MCP_CHUNK], slope[MCP_CHUNK], room[MCP_CHUNK];
+    const float *d = mcp_get(b->d_active, row * in->width + column, count, room);
+    load(in, in->up, row * in->up_stride + column, column, count, x);
+    activate(in->kind, count, x, value, slope);
+    for (int j = 0; j < count; j++)
+        slope[j] *= d[j];
+    if (in->other.data != NULL) {
+        load(in, in->other, row * in->other_stride + in->other_first + column,
+             in->other_bias + column, count, y);
+        for (int j = 0; j < count; j++) {
+            value[j] *= d[j];
+            slope[j] *= y[j];
+        }
+        mcp_put(b->d_up, row * b->stride + in->width + column, count, value);
+    }
+    mcp_put(b->d_up, row * b->stride + column, count, slope);
+}
+
 /* reads d_active, then as forward; writes d_up (both halves side by side), gradients of
  * biases if any */
 void mcp_cpu_activation_backward(const struct mcp_launch *launch)
 {
-    struct inputs in;
-    struct mcp_view d_active = mcp_read_view(launch, 0), d_up = mcp_write_view(launch, 0);
-    read_inputs(launch, 1, &in);
-    int64_t pieces = (in.width + MCP_CHUNK - 1) / MCP_CHUNK;
-    int64_t stride = in.other.data != NULL ? 2 * in.width : in.width;
-#pragma omp parallel for schedule(static) if (in.rows * in.width > MCP_SERIAL)
-    for (int64_t i = 0; i < in.rows * pieces; i++) {
-        float x[MCP_CHUNK], y[MCP_CHUNK], value[MCP_CHUNK], slope[MCP_CHUNK], room[MCP_CHUNK];
-        int64_t row = i / pieces, column = i % pieces * MCP_CHUNK;
-        int count = mcp_chunk(in.width - column);
-        const float *d = mcp_get(d_active, row * in.width + column, count, room);
-        load(&in, in.up, row * in.up_stride + column, column, count, x);
-        activate(in.kind, count, x, value, slope);
-        for (int j = 0; j < count; j++)
-            slope[j] *= d[j];
-        if (in.other.data != NULL) {
-            load(&in, in.other, row * in.other_stride + in.other_first + column,
-                 in.other_bias + column, count, y);
-            for (int j = 0; j < count; j++) {
-                value[j] *= d[j];
-                slope[j] *= y[j];
-            }
-            mcp_put(d_up, row * stride + in.width + column, count, value);
-        }
-        mcp_put(d_up, row * stride + column, count, slope);
+    struct inputs_back b = {.d_active = mcp_read_view(launch, 0),
+                            .d_up = mcp_write_view(launch, 0)};
+    read_inputs(launch, 1, &b.in);
+    int64_t width = b.in.width, pieces = (width + MCP_CHUNK - 1) / MCP_CHUNK;
+    b.stride = b.in.other.data != NULL ? 2 * width : width;
+#pragma omp parallel for schedule(static) if (b.in.rows * width > MCP_SERIAL)
+    for (int64_t i = 0; i < b.in.rows * pieces; i++) {
+        int64_t column = i % pieces * MCP_CHUNK;
+        back_chunk(&b, i / pieces, column, mcp_chunk(width - column));
     }
     if (launch->op->weight != MCP_NO_WEIGHT)
-        mcp_add_column_sums(d_up, in.rows, stride, stride, mcp_gradient_view(launch, 1, 0));
+        mcp_add_column_sums(b.d_up, b.in.rows, b.stride, b.stride, mcp_gradient_view(launch, 1, 0));
 }

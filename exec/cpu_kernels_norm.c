@@ -88,28 +88,35 @@ struct norm_back {
     struct mcp_view dy, x, residual, dx, gradient; /* residual.data NULL: none */
 };
 
-/* gradient += column sums of dy z, and of dy, over rows whose statistics are given. */
+enum { COLUMNS = 64 }; /* whose gradients one thread adds up at a time */
+
+/* Column sums of dy z, and of dy, over rows whose statistics are given. */
+static void sum_columns(const struct norm_back *b, int64_t at, int64_t rows, int count,
+                        const struct statistics *s, float sums[2][COLUMNS])
+{
+    float x_room[COLUMNS], dy_room[COLUMNS];
+    for (int64_t row = 0; row < rows; row++) {
+        const float *x = mcp_get(b->x, at + row * b->n.stride, count, x_room);
+        const float *dy = mcp_get(b->dy, at + row * b->n.stride, count, dy_room);
+        for (int i = 0; i < count; i++) {
+            sums[0][i] += dy[i] * (x[i] - s[row].mean) * s[row].factor;
+            sums[1][i] += dy[i];
+        }
+    }
+}
+
 static void add_gradients(const struct norm_back *b, int64_t first_row, int64_t rows,
                           const struct statistics *s)
 {
-    enum { WIDTH = 64 };
     const struct norm *n = &b->n;
 #pragma omp parallel for schedule(static) if (rows * n->columns > MCP_SERIAL)
-    for (int64_t c = 0; c < n->columns; c += WIDTH) {
-        float x_room[WIDTH], dy_room[WIDTH], weight[WIDTH] = {0}, bias[WIDTH] = {0};
-        int count = n->columns - c < WIDTH ? (int)(n->columns - c) : WIDTH;
-        for (int64_t row = 0; row < rows; row++) {
-            int64_t at = (first_row + row) * n->stride + n->first + c;
-            const float *x = mcp_get(b->x, at, count, x_room);
-            const float *dy = mcp_get(b->dy, at, count, dy_room);
-            for (int i = 0; i < count; i++) {
-                weight[i] += dy[i] * (x[i] - s[row].mean) * s[row].factor;
-                bias[i] += dy[i];
-            }
-        }
-        mcp_add_to(b->gradient, n->weight_at + c, count, weight);
+    for (int64_t c = 0; c < n->columns; c += COLUMNS) {
+        float sums[2][COLUMNS] = {{0}};
+        int count = n->columns - c < COLUMNS ? (int)(n->columns - c) : COLUMNS;
+        sum_columns(b, first_row * n->stride + n->first + c, rows, count, s, sums);
+        mcp_add_to(b->gradient, n->weight_at + c, count, sums[0]);
         if (n->has_bias)
-            mcp_add_to(b->gradient, n->bias_at + c, count, bias);
+            mcp_add_to(b->gradient, n->bias_at + c, count, sums[1]);
     }
 }
 

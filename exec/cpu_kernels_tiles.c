@@ -133,28 +133,37 @@ int64_t mcp_value_at(const struct mcp_attention *a, int64_t row, int64_t kv_head
            kv_head * a->value_width;
 }
 
-/* 8 x 16 numbers of the result stay in registers. */
-static inline void multiply_8x16(int k, const float *restrict a, int lda, const float *restrict b,
-                                 int ldb, float *restrict c, int ldc)
+enum { TALL = 8, WIDE = 16 }; /* of the result: what stays in registers */
+
+static inline void load_sums(const float *c, int ldc, float sum[TALL][WIDE])
 {
-    float sum[8][16];
-    for (int i = 0; i < 8; i++)
-        for (int j = 0; j < 16; j++)
-            sum[i][j] = c[i * ldc + j];
-    for (int l = 0; l < k; l++)
-        for (int i = 0; i < 8; i++)
-#pragma omp simd
-            for (int j = 0; j < 16; j++)
-                sum[i][j] += a[i * lda + l] * b[l * ldb + j];
-    for (int i = 0; i < 8; i++)
-        for (int j = 0; j < 16; j++)
-            c[i * ldc + j] = sum[i][j];
+    for (int i = 0; i < TALL; i++)
+        memcpy(sum[i], mcp_row_of(c, i, ldc), sizeof sum[i]);
 }
 
-void mcp_tile_multiply(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
-                       float *c, int ldc)
+static inline void store_sums(float sum[TALL][WIDE], float *c, int ldc)
 {
-    for (int i = 0; i < m; i += 8)
-        for (int j = 0; j < n; j += 16)
-            multiply_8x16(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc);
+    for (int i = 0; i < TALL; i++)
+        memcpy(mcp_row(c, i, ldc), sum[i], sizeof sum[i]);
+}
+
+static inline void multiply_block(const struct mcp_tile_product *p, int row, int column)
+{
+    const float *restrict a = mcp_row_of(p->a, row, p->lda), *restrict b = p->b + column;
+    const int k = p->k, lda = p->lda, ldb = p->ldb;
+    float sum[TALL][WIDE];
+    load_sums(mcp_row(p->c, row, p->ldc) + column, p->ldc, sum);
+    for (int l = 0; l < k; l++)
+        for (int i = 0; i < TALL; i++)
+#pragma omp simd
+            for (int j = 0; j < WIDE; j++)
+                sum[i][j] += a[i * lda + l] * b[l * ldb + j];
+    store_sums(sum, mcp_row(p->c, row, p->ldc) + column, p->ldc);
+}
+
+void mcp_tile_multiply(const struct mcp_tile_product *product)
+{
+    for (int row = 0; row < product->m; row += TALL)
+        for (int column = 0; column < product->n; column += WIDE)
+            multiply_block(product, row, column);
 }

@@ -51,8 +51,23 @@ int64_t mcp_output_at(const struct mcp_attention *a, int64_t row, int64_t head);
 int64_t mcp_key_at(const struct mcp_attention *a, int64_t row, int64_t kv_head);
 int64_t mcp_value_at(const struct mcp_attention *a, int64_t row, int64_t kv_head);
 
+/* Row `row` of a tile. */
+static inline float *mcp_row(float *tile, int row, int stride)
+{
+    return tile + (ptrdiff_t)row * stride;
+}
+static inline const float *mcp_row_of(const float *tile, int row, int stride)
+{
+    return tile + (ptrdiff_t)row * stride;
+}
+
 /* c[m][n] += a[m][k] b[k][n] on the stack's tiles; m a multiple of 8, n of 16. */
-void mcp_tile_multiply(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
-                       float *c, int ldc);
+struct mcp_tile_product {
+    int m, n, k;
+    const float *a, *b;
+    float *c;
+    int lda, ldb, ldc; /* from row to row */
+};
+void mcp_tile_multiply(const struct mcp_tile_product *product);
 
 #endif
