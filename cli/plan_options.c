@@ -205,8 +205,8 @@ bool mcp_plan_args_parse(struct mcp_context *ctx, struct mcp_plan_args *args, in
     if (ctx->status == MCP_OK && args->calibration != NULL &&
         (!mcp_same(args->cluster, "this") || args->stack != NULL))
         ctx->status = mcp_fail(&ctx->err, MCP_USAGE,
-                               "--calibration is of a machine and its stack: it goes with --cluster "
-                               "this and without --stack");
+                               "--calibration is of a machine and its stack: it goes with "
+                               "--cluster this and without --stack");
     if (ctx->status == MCP_OK && args->dump_program != NULL && mcp_same(args->dump_program, "-"))
         ctx->status = mcp_fail(&ctx->err, MCP_USAGE,
                                "--dump-program needs a file's name: standard output is the plan's");
@@ -226,8 +226,8 @@ static enum mcp_status load_cluster(struct mcp_context *ctx, const struct mcp_pl
 {
     struct mcp_stack stack;
     if (args->calibration != NULL)
-        MCP_TRY(mcp_calibration_file_load(ctx->arena, args->calibration, cluster, &stack,
-                                          &ctx->err));
+        MCP_TRY(
+            mcp_calibration_file_load(ctx->arena, args->calibration, cluster, &stack, &ctx->err));
     else if (mcp_same(args->cluster, "this"))
         MCP_TRY(mcp_cluster_detect(ctx->arena, cluster, &ctx->err));
     else
