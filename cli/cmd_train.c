@@ -20,7 +20,7 @@ struct train_args {
     struct mcp_choice backend, decay;
     int threads;
     struct mcp_run_options run;
-    int seed, steps, warmup_steps, decay_steps, checkpoint_every;
+    int seed, steps, freeze_step, warmup_steps, decay_steps, checkpoint_every;
 };
 
 /* --- where things are --- */
@@ -167,6 +167,32 @@ static enum mcp_status make_folder(struct mcp_context *ctx, char **out)
     return MCP_OK;
 }
 
+/* The plan's program of a phase; -1: of the plan's own. */
+static enum mcp_status write_phase(struct mcp_context *ctx, int phase, const char *path)
+{
+    struct mcp_plan_file *file = MCP_NEW(ctx->arena, struct mcp_plan_file);
+    struct mcp_plan_changes changes = mcp_plan_unchanged();
+    changes.phase = phase;
+    MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], &changes, file));
+    return write_program(ctx, &file->program, path);
+}
+
+/* Of 1-bit Adam both phases, the second one where the run gets to it. */
+static enum mcp_status write_programs(struct mcp_context *ctx, const struct mcp_job *job,
+                                      const char *folder, struct mcp_run_options *run)
+{
+    run->program = mcp_format(ctx->arena, "%s/program.json", folder);
+    if (job->optimizer != MCP_OPTIMIZER_ONE_BIT_ADAM)
+        return write_phase(ctx, -1, run->program);
+    MCP_TRY(write_phase(ctx, MCP_PHASE_WARM, run->program));
+    if (run->freeze_step == 0)
+        run->freeze_step = job->freeze_step;
+    if (run->freeze_step == 0)
+        run->freeze_step = (int64_t)ceil(MCP_WARM_FRAC * (double)run->steps);
+    run->frozen_program = mcp_format(ctx->arena, "%s/frozen.json", folder);
+    return write_phase(ctx, MCP_PHASE_FROZEN, run->frozen_program);
+}
+
 static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
 {
     struct mcp_plan_file *file = MCP_NEW(ctx->arena, struct mcp_plan_file);
@@ -176,12 +202,17 @@ static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
     int world = mcp_plan_world(&file->plan);
     if (args->run.program != NULL)
         return start(ctx, args, world);
+    if (args->run.freeze_step > 0 && file->job.optimizer != MCP_OPTIMIZER_ONE_BIT_ADAM)
+        return mcp_fail(&ctx->err, MCP_INVALID,
+                        "--freeze-step is of optimizer one_bit_adam; the plan's is %s",
+                        mcp_optimizer_names[file->job.optimizer]);
     MCP_TRY(make_folder(ctx, &folder));
-    args->run.program = mcp_format(ctx->arena, "%s/program.json", folder);
-    enum mcp_status status = write_program(ctx, &file->program, args->run.program);
+    enum mcp_status status = write_programs(ctx, &file->job, folder, &args->run);
     if (status == MCP_OK)
         status = start(ctx, args, world);
     unlink(args->run.program);
+    if (args->run.frozen_program != NULL)
+        unlink(args->run.frozen_program);
     rmdir(folder);
     return status;
 }
@@ -214,10 +245,15 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
         {"beta1", MCP_OPT_DOUBLE, &args.run.beta1, "Adam's"},
         {"beta2", MCP_OPT_DOUBLE, &args.run.beta2, "Adam's"},
         {"epsilon", MCP_OPT_DOUBLE, &args.run.epsilon, "Adam's"},
+        {"freeze-step", MCP_OPT_COUNT, &args.freeze_step,
+         "first step of 1-bit Adam with a frozen variance; default: the plan's, or a fifth of "
+         "steps"},
         {"How it runs", MCP_OPT_HEADING, NULL, NULL},
         {"backend", MCP_OPT_CHOICE, &args.backend, "what computes"},
         {"threads", MCP_OPT_COUNT, &args.threads, "of a rank; default: cores over ranks"},
         {"program", MCP_OPT_FILE, &args.run.program, "run this step program (plan --dump-program)"},
+        {"frozen-program", MCP_OPT_FILE, &args.run.frozen_program,
+         "from --freeze-step on this one"},
         {"no-verify", MCP_OPT_FLAG, &args.run.no_verify, "run a program file without judging it"},
         {"timeout-s", MCP_OPT_DOUBLE, &args.run.timeout_s,
          "until a transfer that does not move has failed"},
@@ -254,6 +290,7 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
     MCP_TRY(args.run.data == NULL ? mcp_options_need(&usage, "data", &ctx->err) : MCP_OK);
     MCP_TRY(args.steps == 0 ? mcp_options_need(&usage, "steps", &ctx->err) : MCP_OK);
     args.run.steps = args.steps;
+    args.run.freeze_step = args.freeze_step;
     args.run.seed = args.seed;
     args.run.warmup_steps = args.warmup_steps;
     args.run.decay_steps = args.decay_steps;

@@ -114,6 +114,7 @@ static enum mcp_status run_rank(struct mcp_arena *arena, struct mcp_cpu_world *w
         .program = &program,
         .observer = {tell_step, tell_note, asks_to_stop, wall_clock, &teller}};
     MCP_TRY(settle(world, prepare(arena, world, argc, argv, &options, &program, &err), &err));
+    MCP_TRY(settle(world, mcp_run_load_frozen(arena, &options, &setting.frozen, &err), &err));
     MCP_TRY(settle(world, open_run(arena, world, &setting, &run, &err), &err));
     enum mcp_status status = mcp_run_steps(run, &err);
     if (status != MCP_OK) { /* others wait for this rank */

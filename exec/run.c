@@ -24,20 +24,37 @@ struct mcp_run {
     int64_t checkpointed;              /* steps of the newest checkpoint; -1: none */
 };
 
-enum mcp_status mcp_run_load(struct mcp_arena *arena, const struct mcp_run_options *options,
-                             struct mcp_program *out, struct mcp_error *err)
+static enum mcp_status load(struct mcp_arena *arena, const char *path, bool verify,
+                            struct mcp_program *out, struct mcp_error *err)
 {
     struct mcp_json *json;
-    MCP_TRY(mcp_json_read(arena, options->program, &json, err));
+    MCP_TRY(mcp_json_read(arena, path, &json, err));
     MCP_TRY(mcp_program_from_json(arena, json, out, err));
-    if (options->no_verify)
+    if (!verify)
         return MCP_OK;
     struct mcp_arena *scratch = mcp_arena_new();
     enum mcp_status status = mcp_program_verify(scratch, out, err);
     mcp_arena_free(scratch);
     if (status != MCP_OK)
-        mcp_error_prefix(err, options->program);
+        mcp_error_prefix(err, path);
     return status;
+}
+
+enum mcp_status mcp_run_load(struct mcp_arena *arena, const struct mcp_run_options *options,
+                             struct mcp_program *out, struct mcp_error *err)
+{
+    return load(arena, options->program, !options->no_verify, out, err);
+}
+
+enum mcp_status mcp_run_load_frozen(struct mcp_arena *arena, const struct mcp_run_options *options,
+                                    const struct mcp_program **out, struct mcp_error *err)
+{
+    struct mcp_program *program = MCP_NEW(arena, struct mcp_program);
+    *out = NULL;
+    if (options->frozen_program == NULL)
+        return MCP_OK;
+    *out = program;
+    return load(arena, options->frozen_program, !options->no_verify, program, err);
 }
 
 /* --- data --- */
@@ -151,7 +168,8 @@ enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setti
                              struct mcp_run **out, struct mcp_error *err)
 {
     struct mcp_run *run = MCP_NEW(arena, struct mcp_run);
-    const struct mcp_train_options train = mcp_run_train_options(setting->options);
+    struct mcp_train_options train = mcp_run_train_options(setting->options);
+    train.frozen = setting->frozen;
     run->arena = arena;
     run->setting = *setting;
     *out = run;

@@ -20,6 +20,7 @@ struct entry {
     }
 static const struct entry entries[] = {
     ENTRY("program", WORD, program),
+    ENTRY("frozen-program", WORD, frozen_program),
     ENTRY("data", WORD, data),
     ENTRY("metrics", WORD, metrics),
     ENTRY("timeline", WORD, timeline),
@@ -27,6 +28,7 @@ static const struct entry entries[] = {
     ENTRY("checkpoint-dir", WORD, checkpoint_dir),
     ENTRY("init-from", WORD, init_from),
     ENTRY("steps", COUNT, steps),
+    ENTRY("freeze-step", COUNT, freeze_step),
     ENTRY("checkpoint-every", COUNT, checkpoint_every),
     ENTRY("resume", FLAG, resume),
     ENTRY("no-verify", FLAG, no_verify),
@@ -125,6 +127,11 @@ enum mcp_status mcp_run_options_parse(int argc, char **argv, struct mcp_run_opti
     }
     if (out->program == NULL || out->data == NULL)
         return mcp_fail(err, MCP_USAGE, "--program and --data are needed");
+    if ((out->frozen_program != NULL) != (out->freeze_step > 0))
+        return mcp_fail(
+            err, MCP_USAGE,
+            "--frozen-program and --freeze-step go together: the variance of 1-bit Adam "
+            "freezes after 1 step or more");
     return MCP_OK;
 }
 
@@ -190,6 +197,7 @@ struct mcp_train_options mcp_run_train_options(const struct mcp_run_options *opt
     train.weight_decay = options->weight_decay;
     train.clip_norm = options->clip_norm;
     train.seed = (uint64_t)options->seed;
+    train.freeze_step = options->freeze_step;
     train.interpret.timeline = options->timeline != NULL;
     return train;
 }

@@ -7,6 +7,7 @@
 
 struct mcp_run_options {
     const char *program;         /* file of the step program */
+    const char *frozen_program;  /* of 1-bit Adam, from freeze_step on; NULL: none */
     const char *data;            /* file or folder of tokens */
     const char *metrics;         /* one JSON object a step; NULL: none */
     const char *timeline;        /* of the fastest step; NULL: none */
@@ -14,6 +15,7 @@ struct mcp_run_options {
     const char *checkpoint_dir;  /* NULL: none */
     const char *init_from;       /* a Hugging Face model's weights; NULL: new ones */
     int64_t steps;
+    int64_t freeze_step;      /* first step of frozen_program, from 1 on */
     int64_t checkpoint_every; /* steps; 0: at the end alone */
     bool resume;              /* from the newest checkpoint of checkpoint_dir */
     bool no_verify;           /* run the program unseen */

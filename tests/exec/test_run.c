@@ -57,6 +57,8 @@ ParameterizedTestParameters(run, words)
         {"twice", {"--data", "d", "--data", "e"}, MCP_USAGE, "--data is there twice"},
         {"a count that is none", {"--steps", "many"}, MCP_USAGE, "--steps many"},
         {"a negative rate", {"--learning-rate", "-1"}, MCP_USAGE, "--learning-rate -1"},
+        {"a freeze of nothing", {"--program", "p", "--data", "d", "--freeze-step", "3"}, MCP_USAGE,
+         "go together"},
         {"an unknown decay", {"--decay", "steep"}, MCP_USAGE, "constant, linear or cosine"},
     };
     return cr_make_param_array(struct case_words, cases, MCP_COUNT_OF(cases));
