@@ -17,14 +17,18 @@ enum { TOP = 4 };
 struct ask {
     const char *model, *cluster;
     int global_batch_size, sequence_length;
+    bool every_schedule; /* else GPipe, 1F1B and interleaved */
 };
+enum { EVERY_SCHEDULE = (1 << MCP_DUALPIPE_V) - 1 };
 
 static const struct ask asks[] = {
-    {"gpt3-175b", "dgx-a100:64", 1536, 2048},
-    {"gpt3-175b", "dgx-a100:128", 1536, 2048},
-    {"llama-3.1-405b", "dgx-h100:2048", 2048, 8192},
-    {"llama-3.1-405b", "dgx-h100:2048", 128, 131072},
-    {"deepseek-v3", "dgx-h100:256", 15360, 4096},
+    {"gpt3-175b", "dgx-a100:64", 1536, 2048, false},
+    {"gpt3-175b", "dgx-a100:128", 1536, 2048, false},
+    {"llama-3.1-405b", "dgx-h100:2048", 2048, 8192, false},
+    {"llama-3.1-405b", "dgx-h100:2048", 128, 131072, false},
+    {"deepseek-v3", "dgx-h100:256", 15360, 4096, false},
+    {"gpt3-175b", "dgx-a100:128", 1536, 2048, true},
+    {"llama-3.1-405b", "dgx-h100:2048", 2048, 8192, true},
 };
 enum { NUM_ASKS = sizeof asks / sizeof *asks };
 
@@ -41,7 +45,7 @@ static enum mcp_status load(struct mcp_arena *arena, const struct ask *ask, stru
 static int64_t legal_tuples(const struct mcp_search_record *record)
 {
     return record->bounded + record->fitting + mcp_search_refused(record, mcp_rule_memory) +
-           mcp_search_refused(record, mcp_rule_gpipe);
+           mcp_search_refused(record, mcp_rule_gpipe) + mcp_search_refused(record, mcp_rule_zb_v);
 }
 
 /* Every cut of the layers into p contiguous stages, every recompute of every layer. */
@@ -57,7 +61,7 @@ static void heading(void)
         "search: one core, best of %d layouts; brute force: legal tuples with one recompute\n"
         "  for all layers; splits: cuts and recomputes by layer, for the best pipeline degree\n\n",
         TOP);
-    printf("  %-48s %-5s %7s %6s %10s %10s %9s %6s %8s %5s  %-9s %8s %11s %6s\n", "question",
+    printf("  %-62s %-5s %7s %6s %10s %10s %9s %6s %8s %5s  %-9s %8s %11s %6s\n", "question",
            "rules", "CPU s", "MiB", "candidates", "bounded", "/s", "priced", "/s", "MILPs",
            "result", "best s", "brute force", "splits");
 }
@@ -74,14 +78,15 @@ static void report(const struct ask *ask, bool rules, const struct mcp_answer *a
     const struct mcp_search_record *record = &answer->record;
     const struct mcp_found *best = answer->found;
     struct rusage used;
-    char question[64], result[16] = "proven";
+    char question[80], result[16] = "proven";
     getrusage(RUSAGE_SELF, &used);
     double s = cpu_s(&used);
-    snprintf(question, sizeof question, "%s, %s, %d x %d", ask->model, ask->cluster,
-             ask->global_batch_size, ask->sequence_length);
+    snprintf(question, sizeof question, "%s, %s, %d x %d%s", ask->model, ask->cluster,
+             ask->global_batch_size, ask->sequence_length,
+             ask->every_schedule ? ", every schedule" : "");
     if (!record->proven_optimal)
         snprintf(result, sizeof result, "gap %.1f%%", 100 * record->gap_frac);
-    printf("  %-48s %-5s %7.2f %6.0f %10" PRId64 " %10" PRId64 " %9.0f %6" PRId64 " %8.0f %5" PRId64
+    printf("  %-62s %-5s %7.2f %6.0f %10" PRId64 " %10" PRId64 " %9.0f %6" PRId64 " %8.0f %5" PRId64
            "  %-9s ",
            question, rules ? "on" : "off", s, (double)used.ru_maxrss / 1024, record->candidates,
            record->bounded, (double)record->bounded / s, record->priced, (double)record->priced / s,
@@ -112,6 +117,7 @@ static int search(const struct ask *ask, bool rules)
     job.global_batch_size = ask->global_batch_size;
     job.sequence_length = ask->sequence_length;
     space.pipeline_rule = space.batch_rule = rules;
+    space.schedules = ask->every_schedule ? EVERY_SCHEDULE : MCP_UNEVEN_SCHEDULES;
     const struct mcp_question question = {&model, &cluster, &job, &stack};
     const struct mcp_search_options options = {.top = TOP, .num_threads = 1};
     mcp_search(arena, &question, &space, &options, &answer);
