@@ -272,7 +272,9 @@ static void set_up_stages(struct mcp_synth *s)
         bool last = k + 1 == s->p * s->v;
         bool next_here = last || s->rank_of[k + 1] == s->rank_of[k];
         bool previous_here = k == 0 || s->rank_of[k - 1] == s->rank_of[k];
-        s->delay_ns[k][MCP_SYNTH_F] = next_here ? 0 : problem->stages[k].forward_delay_ns;
+        if (!next_here)
+            s->delay_ns[k][MCP_SYNTH_F] =
+                problem->stages[k].forward_delay_ns - problem->stages[k + 1].forward_lead_ns;
         if (!previous_here)
             s->delay_ns[k][MCP_SYNTH_B] =
                 problem->stages[k].backward_delay_ns - problem->stages[k - 1].backward_lead_ns;
@@ -405,7 +407,9 @@ static int64_t way_down_ns(const struct mcp_synthesis *problem, int stage)
     for (int k = 0; k < stage; k++) {
         bool here = mcp_placed_rank(problem->placement, p, k) ==
                     mcp_placed_rank(problem->placement, p, k + 1);
-        way += problem->stages[k].forward_ns + (here ? 0 : problem->stages[k].forward_delay_ns);
+        way += problem->stages[k].forward_ns;
+        way +=
+            here ? 0 : problem->stages[k].forward_delay_ns - problem->stages[k + 1].forward_lead_ns;
     }
     return way;
 }
@@ -420,8 +424,8 @@ static double kept_ns(const struct mcp_synthesis *problem, int r)
         const struct mcp_synthesis_stage *stage = &problem->stages[k], *next = stage + 1;
         int rank = mcp_placed_rank(problem->placement, p, k);
         if (k < last && mcp_placed_rank(problem->placement, p, k + 1) != rank)
-            way += (double)(stage->forward_delay_ns + next->backward_delay_ns -
-                            stage->backward_lead_ns);
+            way += (double)(stage->forward_delay_ns - next->forward_lead_ns +
+                            next->backward_delay_ns - stage->backward_lead_ns);
         way += (double)(stage->forward_ns + stage->backward_input_ns);
         if (rank == r)
             kept += way * (double)stage->kept_bytes +

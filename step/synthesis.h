@@ -26,7 +26,8 @@
 
 struct mcp_synthesis_stage { /* of one virtual stage, for one microbatch */
     int64_t forward_ns, backward_input_ns, backward_weight_ns;
-    int64_t backward_lead_ns; /* of backward_input_ns: needs no message, runs while it comes */
+    /* Of the first and the second of these: needs no message, runs while it comes. */
+    int64_t forward_lead_ns, backward_lead_ns;
     /* From the end of a slot to its arrival at the next stage, and at the one before: the
      * part that does not keep the sender busy. Unused where both are on one rank. */
     int64_t forward_delay_ns, backward_delay_ns;

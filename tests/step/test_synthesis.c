@@ -112,8 +112,10 @@ static struct problem *random_problem(struct mcp_arena *arena)
                                               .backward_delay_ns = below(200),
                                               .kept_bytes = kept,
                                               .kept_for_weight_bytes = below(kept + kept / 4 + 1)};
-        if (leads)
+        if (leads) {
+            stage->forward_lead_ns = below(stage->forward_ns);
             stage->backward_lead_ns = below(stage->backward_input_ns);
+        }
         pair += kept + kept / 4;
     }
     pair = v * 125 + pair / p * below(2 * p);
@@ -156,7 +158,7 @@ static int64_t arrival(const struct player *player, int k, int pass, int microba
         return -1;
     bool here = mcp_placed_rank(q->placement, q->pipeline_parallel, from) ==
                 mcp_placed_rank(q->placement, q->pipeline_parallel, k);
-    int64_t delay = pass == 0 ? q->stages[from].forward_delay_ns
+    int64_t delay = pass == 0 ? q->stages[from].forward_delay_ns - q->stages[k].forward_lead_ns
                               : q->stages[from].backward_delay_ns - q->stages[k].backward_lead_ns;
     int64_t came = player->end[pass][from][microbatch] + (here ? 0 : delay);
     return came > 0 ? came : 0;
@@ -221,7 +223,8 @@ static int64_t price(struct mcp_arena *arena, const struct problem *problem)
     int64_t longest = 0;
     for (int k = 0; k < q->pipeline_parallel * q->virtual_stages; k++) {
         const struct mcp_synthesis_stage *stage = &q->stages[k];
-        slots[0][k] = (struct mcp_slot_price){.body_ns = stage->forward_ns,
+        slots[0][k] = (struct mcp_slot_price){.lead_ns = stage->forward_lead_ns,
+                                              .body_ns = stage->forward_ns - stage->forward_lead_ns,
                                               .delay_ns = stage->forward_delay_ns};
         slots[1][k] =
             (struct mcp_slot_price){.lead_ns = stage->backward_lead_ns,
@@ -290,7 +293,7 @@ Test(synthesis, one_microbatch_must_fit)
     struct mcp_arena *arena = mcp_arena_new();
     struct problem *problem = new_problem(arena, 3, 2, 5);
     for (int k = 0; k < 6; k++)
-        problem->stages[k] = (struct mcp_synthesis_stage){1, 1, 1, 0, 0, 0, 10, 10};
+        problem->stages[k] = (struct mcp_synthesis_stage){1, 1, 1, 0, 0, 0, 0, 10, 10};
     for (int r = 0; r < 3; r++)
         problem->limit[r] = r == 1 ? 19 : 20;
     struct mcp_error err = {0};
