@@ -258,12 +258,13 @@ static enum mcp_status give_up(const struct mcp_backend *b, struct mcp_error *er
                     b->options.timeout_s);
 }
 
-/* Ranks may be more than cores: who waits lets others run. */
+/* Ranks may be more than cores: who waits lets others run, the longer the more. */
 static enum mcp_status breathe(struct mcp_backend *b, int *tries, struct mcp_error *err)
 {
     if (++*tries < 64)
         return MCP_OK;
-    nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    int steps = *tries / 256;
+    nanosleep(&(struct timespec){.tv_nsec = 20000L * (steps < 24 ? 1 + steps : 25)}, NULL);
     return mcp_cpu_clock() - b->moved_s > b->options.timeout_s ? give_up(b, err) : MCP_OK;
 }
 

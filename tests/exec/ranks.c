@@ -161,7 +161,7 @@ static int64_t planned_bytes(struct run *run, int stage)
     return mcp_memory_allocated(&run->prediction.stages[stage].memory);
 }
 
-/* What one rank makes of a model: each process trains it for itself, once. */
+/* What one rank makes of a model: the first trains it, once, and tells the others. */
 struct reference {
     bool made;
     struct run run;
@@ -182,7 +182,11 @@ static struct reference *reference_of(struct mcp_cpu_world *world, struct refere
     build_program(&one->run);
     begin(&one->run, world, true, 0);
     list_tensors(&one->run, &one->gradients);
-    train(&one->run, &one->gradients, one->gradients.values, &one->result);
+    if (mcp_cpu_world_rank(world) == 0)
+        train(&one->run, &one->gradients, one->gradients.values, &one->result);
+    CHECK(mcp_cpu_world_agree(world, one->gradients.values, (int)one->gradients.count, '+', &err));
+    CHECK(mcp_cpu_world_agree(world, one->result.losses, RANKS_STEPS, '+', &err));
+    CHECK(mcp_cpu_world_agree(world, one->result.norms, RANKS_STEPS, '+', &err));
     return one;
 }
 
