@@ -69,6 +69,8 @@ static struct mcp_option *question_options(struct mcp_plan_args *a, struct mcp_o
         {"optimizer", MCP_OPT_CHOICE, &a->optimizer,
          "adam (default), or one_bit_adam: signs of the momentum travel once it is frozen"},
         {"phase", MCP_OPT_CHOICE, &a->phase, "of one_bit_adam, to plan for (default: frozen)"},
+        {"saved-activation-bits", MCP_OPT_COUNT, &a->saved_activation_bits,
+         "8: what decoder layers keep for their backward, by blocks with a scale"},
         {"clip-global-norm", MCP_OPT_CHOICE, &a->clip_global_norm,
          "clip gradients by their norm over all ranks (default: on, wherever there is one)"},
         {"freeze-step", MCP_OPT_COUNT64, &a->freeze_step, "first step of the frozen phase"},
@@ -286,6 +288,7 @@ static struct mcp_job job_of(const struct mcp_plan_args *args,
     mcp_switch_optimizer(args->optimizer.value, args->phase.value, &job);
     if (args->clip_global_norm.value >= 0)
         job.clip_global_norm = args->clip_global_norm.value ? MCP_CLIP_ON : MCP_CLIP_OFF;
+    job.saved_activation_bits = args->saved_activation_bits;
     job.freeze_step = args->freeze_step;
     job.num_steps = args->num_steps;
     return job;

@@ -17,6 +17,7 @@ struct mcp_plan_args {
     int64_t global_batch_size, sequence_length;
     double memory_limit_frac;
     int64_t freeze_step, num_steps;
+    int saved_activation_bits;
     bool dropout, uniform_stages, sensitivity, memory_waterfall, savings;
     struct mcp_choice precision, optimizer, phase, clip_global_norm;
     struct mcp_range degrees[MCP_KNOB_MICROBATCH + 1]; /* by knob */

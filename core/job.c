@@ -93,6 +93,8 @@ enum mcp_status mcp_job_from_json(struct mcp_arena *arena, struct mcp_json *json
     MCP_TRY(mcp_json_maybe_double(json, "memory_limit_frac", &job.memory_limit_frac, err));
     MCP_TRY(read_optimizer(json, &job, err));
     MCP_TRY(read_clip(json, &job, err));
+    if (mcp_json_has(json, "saved_activation_bits"))
+        MCP_TRY(mcp_json_int(json, "saved_activation_bits", &job.saved_activation_bits, err));
     struct mcp_error why;
     if (mcp_job_check(&job, &why) != MCP_OK) {
         mcp_json_fail(json, err, "%s", why.text);
@@ -114,6 +116,8 @@ void mcp_job_to_json(const struct mcp_job *job, struct mcp_json *object)
     mcp_json_set_string(object, "optimizer", mcp_optimizer_names[job->optimizer]);
     if (job->clip_global_norm != MCP_CLIP_BY_DEFAULT)
         mcp_json_set_bool(object, "clip_global_norm", job->clip_global_norm == MCP_CLIP_ON);
+    if (job->saved_activation_bits != 0)
+        mcp_json_set_int(object, "saved_activation_bits", job->saved_activation_bits);
     if (job->optimizer == MCP_OPTIMIZER_ADAM)
         return;
     mcp_json_set_string(object, "phase", mcp_phase_names[job->phase]);
@@ -155,5 +159,9 @@ enum mcp_status mcp_job_check(const struct mcp_job *job, struct mcp_error *err)
         return mcp_fail(err, MCP_INVALID,
                         "memory_limit_frac=%g is not above 0 and at most 1; the default is 0.94",
                         job->memory_limit_frac);
+    if (job->saved_activation_bits != 0 && job->saved_activation_bits != MCP_SAVED_ACTIVATION_BITS)
+        return mcp_fail(err, MCP_INVALID,
+                        "saved_activation_bits=%d is neither 8 nor 0, which keeps them as they are",
+                        job->saved_activation_bits);
     return check_phases(job, err);
 }

@@ -39,7 +39,10 @@ struct mcp_job {
     int64_t freeze_step;  /* steps of the warm phase; 0: not told */
     int64_t num_steps;    /* of the run; 0: not told */
     enum mcp_clip clip_global_norm;
+    int saved_activation_bits; /* of what decoder layers keep for their backward; 0: as computed */
 };
+/* The only other one that there is: blocks of MCP_QUANTISED_BLOCK numbers with one scale. */
+#define MCP_SAVED_ACTIVATION_BITS 8
 
 struct mcp_job mcp_job_default(void);
 /* Is a step of this job one with frozen variance and compressed momentum? */

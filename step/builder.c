@@ -103,7 +103,9 @@ struct mcp_value mcp_saved_activation(struct mcp_builder *b, const char *name, i
                                       int64_t columns, unsigned module)
 {
     double bytes = mcp_bytes_of(rows, columns, b->activation);
-    return mcp_saved(b, name, bytes, b->activation, module);
+    struct mcp_value value = mcp_saved(b, name, bytes, b->activation, module);
+    b->columns[value.frame.operand.index] = columns;
+    return value;
 }
 
 struct mcp_value mcp_saved_input(struct mcp_builder *b, const char *name, int64_t rows,

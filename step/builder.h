@@ -41,6 +41,7 @@ struct mcp_builder {
     /* of frame f: its block twin, and whether forward keeps it */
     unsigned short twin[MCP_MAX_TYPE_BUFFERS];
     bool kept[MCP_MAX_TYPE_BUFFERS];
+    int64_t columns[MCP_MAX_TYPE_BUFFERS]; /* ... and of activations, the row's length; else 0 */
     struct mcp_weight weights[MCP_MAX_TYPE_WEIGHTS];
     struct mcp_op *ops; /* [max_ops] of the block under construction */
     int max_ops;
@@ -164,6 +165,9 @@ void mcp_end_block(struct mcp_builder *b, enum mcp_block_role role);
 void mcp_derive_recompute(struct mcp_builder *b);
 /* backward -> backward_input and backward_weight, besides it. */
 void mcp_derive_split(struct mcp_builder *b);
+/* Last: frames that forward keeps of the layer's activations are quantised when forward is
+ * done with them, and dequantised where another block first reads them. */
+void mcp_derive_quantised(struct mcp_builder *b);
 /* Fills waits of a block's ops from their operands. */
 void mcp_derive_waits(struct mcp_op *ops, int num_ops);
 

@@ -27,6 +27,7 @@
  *   compress_signs            the same, but dims[3]: the range's first variance in the state
  *   average_signs             elements of this rank, ranks
  *   decompress_signs          elements, 1, first moment in the state
+ *   quantise, dequantise      rows, columns: blocks of MCP_QUANTISED_BLOCK of a row have a scale
  *   pack_heads, unpack_heads  tokens, columns, ranks, columns of the first band (0: one)
  *   load_microbatch           tokens, 1, how many tokens ahead
  *
@@ -96,6 +97,8 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
     X(LATENT_FORWARD, "latent_forward", MAP, 2, 0, 8)                                              \
     X(LATENT_BACKWARD, "latent_backward", MAP, 4, 0, 8)                                            \
     X(CAST, "cast", MAP, 0, 4, 2)                                                                  \
+    X(QUANTISE, "quantise", MAP, 1, 1, 1)                                                          \
+    X(DEQUANTISE, "dequantise", MAP, 1, 1, 1)                                                      \
     X(ROUTER_TOP_K, "router_top_k", MAP, 0, 8, 0)                                                  \
     X(ROUTER_TOP_K_BACKWARD, "router_top_k_backward", MAP, 0, 8, 0)                                \
     X(PERMUTE, "permute", MAP, 2, 0, 0)                                                            \

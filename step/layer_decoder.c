@@ -142,4 +142,6 @@ void mcp_build_decoder(struct mcp_builder *b)
         mcp_derive_recompute(b);
     if (b->spec->split_backward)
         mcp_derive_split(b);
+    if (b->question->job->saved_activation_bits != 0)
+        mcp_derive_quantised(b);
 }

@@ -80,6 +80,10 @@ ParameterizedTestParameters(job, read)
         {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"optimizer\": \"one_bit_adam\", "
          "\"freeze_step\": 9, \"num_steps\": 8}",
          MCP_INVALID, "freeze_step=9 is after the last of num_steps=8"},
+        {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"saved_activation_bits\": 8}",
+         MCP_OK, ""},
+        {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"saved_activation_bits\": 4}",
+         MCP_INVALID, "saved_activation_bits=4 is neither 8 nor 0"},
         {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"sequence_lenght\": 1}", MCP_FORMAT,
          "sequence_lenght"},
     };

@@ -1,5 +1,5 @@
 /* tests/exec/ranks_bits.c: 1-bit Adam on ranks: its signs beside one process that does the
- * same arithmetic, its bytes, and its losses beside Adam's. */
+ * same arithmetic, its bytes, and its losses beside Adam's; saved activations of 8 bits. */
 #include "tests/exec/ranks_bits.h"
 
 #include "core/mesh.h"
@@ -347,8 +347,58 @@ static void run_case(struct mcp_cpu_world *world, const struct ranks_case *c, FI
     end(&both.run);
 }
 
+/* --- saved activations of 8 bits --- */
+
+#define KEPT(model, t, c, p, d, schedule, recompute)                                               \
+    {                                                                                              \
+        RANKS_##model, t, c, p, d, 1, false, MCP_CONTEXT_RING, 0, false, schedule, 1, 2, recompute \
+    }
+static const struct ranks_case kept[] = {
+    KEPT(GPT2, 1, 1, 1, 1, MCP_1F1B, MCP_RECOMPUTE_NONE),
+    KEPT(LLAMA, 1, 1, 1, 1, MCP_1F1B, MCP_RECOMPUTE_SELECTIVE),
+    KEPT(MOE, 1, 1, 1, 1, MCP_1F1B, MCP_RECOMPUTE_NONE),
+    KEPT(LLAMA, 1, 1, 2, 1, MCP_ZB_H1, MCP_RECOMPUTE_NONE),
+    KEPT(LLAMA, 2, 2, 1, 1, MCP_1F1B, MCP_RECOMPUTE_SELECTIVE),
+};
+enum { NUM_KEPT = sizeof kept / sizeof *kept };
+
+static void train_kept(struct mcp_cpu_world *world, const struct ranks_case *c, int bits,
+                       double losses[RANKS_STEPS], double peaks[2])
+{
+    struct mcp_error refused = {"a case of 8 bit activations is not legal"};
+    struct run run;
+    if (!plan_case(&run, c))
+        stop(&refused, "bits");
+    run.job.saved_activation_bits = bits;
+    build_program(&run);
+    begin(&run, world, false, 0);
+    train_losses(&run, losses);
+    const struct mcp_rank *rank = mcp_trainer_rank(run.trainer);
+    struct mcp_pricer *pricer = mcp_pricer_new(run.arena, &run.question);
+    mcp_estimate(pricer, &run.plan, &run.prediction);
+    peaks[0] =
+        (double)mcp_pool_peak_bytes(mcp_interpreter_pool(mcp_trainer_interpreter(run.trainer)));
+    peaks[1] = (double)mcp_memory_allocated(&run.prediction.stages[rank->at.pipeline].memory);
+    end(&run);
+}
+
+static void compare_kept(struct mcp_cpu_world *world, const struct ranks_case *c, FILE *out)
+{
+    double whole[RANKS_STEPS], small[RANKS_STEPS], whole_peaks[2], small_peaks[2];
+    train_kept(world, c, 0, whole, whole_peaks);
+    train_kept(world, c, 8, small, small_peaks);
+    tell(out, "kept_first_differs", memcmp(whole, small, sizeof *whole) != 0);
+    tell(out, "kept_all_same", memcmp(whole, small, sizeof whole) == 0);
+    tell(out, "kept_losses_apart", worst_of(small, whole));
+    tell(out, "kept_bytes_beyond", fabs(small_peaks[0] - small_peaks[1]));
+    tell(out, "kept_bytes_share", small_peaks[0] / whole_peaks[0]);
+}
+
 void run_bits(struct mcp_cpu_world *world, FILE *out)
 {
+    for (int i = 0; i < NUM_KEPT; i++)
+        if (ranks_world(&kept[i]) == mcp_cpu_world_size(world))
+            compare_kept(world, &kept[i], out);
     for (int i = 0; i < NUM_CASES; i++)
         if (ranks_world(&cases[i]) == mcp_cpu_world_size(world))
             run_case(world, &cases[i], out);
