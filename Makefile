@@ -157,9 +157,9 @@ bench: $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))  ## how fast we are: min and medi
 validate: all                        ## predict the measured runs in MCP_SHARED
 	$(Q)for f in $(wildcard $(MCP_SHARED)/measured/runs*.csv); do $(BUILD)/mcpplan validate $$f || exit 1; done
 	$(Q)[ -n "$(wildcard $(MCP_SHARED)/measured/runs*.csv)" ] || echo "no $(MCP_SHARED)/measured/runs*.csv: set MCP_SHARED"
-demo: deps                           ## set up, build, then plan for this machine and a big one
+demo: deps                           ## measure, plan, play, train and compare on this machine
 	$(Q)$(MAKE) --no-print-directory all
-	$(Q)tools/demo.sh $(BUILD)/mcpplan
+	$(Q)tools/demo.sh $(BUILD)/mcpplan $(BUILD)/demo
 
 format:                              ## lay the code out
 	$(Q)clang-format -i $(ALL_C) $(HEADERS)
