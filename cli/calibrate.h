@@ -14,6 +14,7 @@ struct mcp_calibration_run {
     double iteration_s; /* of its fastest step */
     double idle_s;      /* of that, when no op ran on rank 0 */
     double data_s;      /* of transfers between data ranks on rank 0 */
+    double exposed_s;   /* in which transfers ran on rank 0 and nothing else did */
 };
 enum { MCP_MAX_CALIBRATION_RUNS = 64 };
 

@@ -13,19 +13,27 @@ struct purpose {
     enum mcp_axis axis;
     int zero_stage;
     bool sequence_parallel, overlap;
+    bool once; /* for the largest microbatch alone: its ops are those of another, but for
+                * transfers that do not depend on it */
     enum mcp_context_kind context_kind;
 };
 static const struct purpose purposes[] = {
-    {"data", MCP_DATA, 0, false, false, MCP_CONTEXT_RING},
-    {"data, overlapped", MCP_DATA, 0, false, true, MCP_CONTEXT_RING},
-    {"data, ZeRO-1", MCP_DATA, 1, false, false, MCP_CONTEXT_RING},
-    {"data, ZeRO-3", MCP_DATA, 3, false, false, MCP_CONTEXT_RING},
-    {"tensor", MCP_TENSOR, 0, false, false, MCP_CONTEXT_RING},
-    {"tensor with sequence", MCP_TENSOR, 0, true, false, MCP_CONTEXT_RING},
-    {"context ring", MCP_CONTEXT, 0, false, false, MCP_CONTEXT_RING},
-    {"context all-to-all", MCP_CONTEXT, 0, false, false, MCP_CONTEXT_ALL_TO_ALL},
-    {"context all-gather", MCP_CONTEXT, 0, false, false, MCP_CONTEXT_ALL_GATHER},
-    {"pipeline", MCP_PIPELINE, 0, false, false, MCP_CONTEXT_RING},
+    {.name = "data", .axis = MCP_DATA},
+    {.name = "data, overlapped", .axis = MCP_DATA, .overlap = true, .once = true},
+    {.name = "data, ZeRO-1", .axis = MCP_DATA, .zero_stage = 1, .once = true},
+    {.name = "data, ZeRO-3", .axis = MCP_DATA, .zero_stage = 3, .once = true},
+    {.name = "tensor", .axis = MCP_TENSOR},
+    {.name = "tensor with sequence", .axis = MCP_TENSOR, .sequence_parallel = true},
+    {.name = "context ring", .axis = MCP_CONTEXT},
+    {.name = "context all-to-all",
+     .axis = MCP_CONTEXT,
+     .context_kind = MCP_CONTEXT_ALL_TO_ALL,
+     .once = true},
+    {.name = "context all-gather",
+     .axis = MCP_CONTEXT,
+     .context_kind = MCP_CONTEXT_ALL_GATHER,
+     .once = true},
+    {.name = "pipeline", .axis = MCP_PIPELINE},
 };
 
 static struct mcp_plan plan_of(struct mcp_arena *arena, const struct purpose *purpose, int ranks,
@@ -45,7 +53,8 @@ static struct mcp_plan plan_of(struct mcp_arena *arena, const struct purpose *pu
     return plan;
 }
 
-static void add(struct mcp_arena *arena, struct mcp_calibrate *calibrate,
+/* False: not legal. */
+static bool add(struct mcp_arena *arena, struct mcp_calibrate *calibrate,
                 const struct purpose *purpose, int microbatch)
 {
     const struct mcp_question *question = calibrate->question;
@@ -54,15 +63,17 @@ static void add(struct mcp_arena *arena, struct mcp_calibrate *calibrate,
     struct mcp_plan plan = plan_of(arena, purpose, ranks, microbatch, question->model);
     if (calibrate->num_runs == MCP_MAX_CALIBRATION_RUNS ||
         !mcp_legal(arena, question, &plan, refusals))
-        return;
+        return false;
     calibrate->runs[calibrate->num_runs++] = (struct mcp_calibration_run){
         .name = mcp_format(arena, "%s %d, microbatch %d", purpose->name, ranks, microbatch),
         .plan = plan};
+    return true;
 }
 
 void mcp_calibrate_layouts(struct mcp_arena *arena, struct mcp_calibrate *calibrate)
 {
     for (size_t i = 0; i < MCP_COUNT_OF(purposes); i++)
-        for (int microbatch = 1; microbatch <= MOST_MICROBATCH; microbatch *= 2)
-            add(arena, calibrate, &purposes[i], microbatch);
+        for (int microbatch = MOST_MICROBATCH; microbatch >= 1; microbatch /= 2)
+            if (add(arena, calibrate, &purposes[i], microbatch) && purposes[i].once)
+                break;
 }

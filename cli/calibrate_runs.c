@@ -138,26 +138,65 @@ static enum mcp_status train(struct mcp_context *ctx, const struct files *files,
 
 /* --- its spans --- */
 
-static void take(struct mcp_context *ctx, const struct mcp_program *program,
-                 const struct mcp_timeline_span *span, struct mcp_calibrate *out)
+static const struct mcp_op *op_of(const struct mcp_program *program,
+                                  const struct mcp_timeline_span *span)
 {
     int class = mcp_mesh_coordinate(&program->plan, span->rank).pipeline;
     const struct mcp_slot *slot = &program->classes[class].slots[span->slot];
     const struct mcp_entry *entry = &program->lists[slot->list].entries[span->entry];
-    const struct mcp_op *op = &program->types[entry->type].blocks[entry->role].ops[span->op];
+    return &program->types[entry->type].blocks[entry->role].ops[span->op];
+}
+
+/* Who comes late finds the others' parts there, who is early waits: a collective takes from
+ * the last start to the last end of its ranks. Spans are sorted; those of every rank are the
+ * same ops, but in pipelines, whose few collectives say nothing. */
+static double collective_s(const struct mcp_timeline *timeline, size_t index, int ranks)
+{
+    size_t each = timeline->num_spans / (size_t)ranks;
+    int64_t start = 0, end = 0;
+    for (int r = 0; r < ranks; r++) {
+        size_t at = index + (size_t)r * each;
+        const struct mcp_timeline_span *span = &timeline->spans[at];
+        if (at >= timeline->num_spans || span->slot != timeline->spans[index].slot ||
+            span->entry != timeline->spans[index].entry || span->op != timeline->spans[index].op)
+            return 0; /* not the same ops after all */
+        start = span->start_ns > start ? span->start_ns : start;
+        end = span->end_ns > end ? span->end_ns : end;
+    }
+    return 1e-9 * (double)(end - start);
+}
+
+static void keep(struct mcp_context *ctx, const struct mcp_sample *sample, double seconds,
+                 struct mcp_calibration *times, size_t *capacity)
+{
+    times->samples = mcp_grow(ctx->arena, times->samples, (size_t)times->num_samples, capacity,
+                              sizeof *times->samples);
+    times->samples[times->num_samples] = *sample;
+    times->samples[times->num_samples++].seconds = fmax(1e-9, seconds);
+}
+
+/* What a message takes its receiver knows. */
+static void take(struct mcp_context *ctx, const struct mcp_program *program,
+                 const struct mcp_timeline *timeline, size_t index, struct mcp_calibrate *out)
+{
+    const struct mcp_timeline_span *span = &timeline->spans[index];
+    const struct mcp_op *op = op_of(program, span);
+    int code = mcp_functions[op->function].code, ranks = mcp_plan_world(&program->plan);
+    double seconds = 1e-9 * (double)(span->end_ns - span->start_ns);
     struct mcp_sample sample;
-    if (op->function == MCP_FN_SEND) /* what a message takes its receiver knows */
-        return;
-    if (op->function == MCP_FN_RECEIVE)
+    if (code == MCP_RECEIVE)
         sample =
             mcp_message_sample((double)op->dims[0] * mcp_dtype_bytes((enum mcp_dtype)op->dtype));
-    else if (!mcp_op_sample(op, &program->plan, &sample))
+    else if (code == MCP_SEND || !mcp_op_sample(op, &program->plan, &sample))
         return;
-    sample.seconds = fmax(1e-9, 1e-9 * (double)(span->end_ns - span->start_ns));
-    struct mcp_calibration *times = &out->times;
-    times->samples = mcp_grow(ctx->arena, times->samples, (size_t)times->num_samples,
-                              &out->times_capacity, sizeof *times->samples);
-    times->samples[times->num_samples++] = sample;
+    if (code == MCP_COLLECTIVE || code == MCP_SHIFT) {
+        if (span->rank != 0 || program->plan.pipeline_parallel > 1)
+            return;
+        seconds = collective_s(timeline, index, ranks);
+        if (seconds <= 0)
+            return;
+    }
+    keep(ctx, &sample, seconds, &out->times, &out->times_capacity);
 }
 
 static int by_start(const void *x, const void *y)
@@ -168,12 +207,14 @@ static int by_start(const void *x, const void *y)
     return (a->start_ns > b->start_ns) - (a->start_ns < b->start_ns);
 }
 
-/* Time of rank 0 in which any op runs; spans by start. */
-static int64_t busy_ns(const struct mcp_timeline *timeline)
+/* Time of rank 0 in which any op runs, or any of the compute stream; spans by start. */
+static int64_t busy_ns(const struct mcp_timeline *timeline, bool compute_alone)
 {
     int64_t busy = 0, until = 0;
     for (size_t i = 0; i < timeline->num_spans && timeline->spans[i].rank == 0; i++) {
         const struct mcp_timeline_span *span = &timeline->spans[i];
+        if (compute_alone && span->stream != MCP_STREAM_COMPUTE)
+            continue;
         int64_t start = span->start_ns > until ? span->start_ns : until;
         busy += span->end_ns > start ? span->end_ns - start : 0;
         until = span->end_ns > until ? span->end_ns : until;
@@ -181,7 +222,7 @@ static int64_t busy_ns(const struct mcp_timeline *timeline)
     return busy;
 }
 
-/* What the step took, and rank 0 between its ops, and its transfers between data ranks. */
+/* What the step took, and rank 0 between its ops, and its transfers. */
 static void sum_up(struct mcp_timeline *timeline, struct mcp_calibration_run *run)
 {
     int64_t data = 0;
@@ -195,8 +236,9 @@ static void sum_up(struct mcp_timeline *timeline, struct mcp_calibration_run *ru
     if (run->iteration_s > 0 && run->iteration_s <= iteration_s)
         return;
     run->iteration_s = iteration_s;
-    run->idle_s = fmax(0, iteration_s - 1e-9 * (double)busy_ns(timeline));
+    run->idle_s = fmax(0, iteration_s - 1e-9 * (double)busy_ns(timeline, false));
     run->data_s = 1e-9 * (double)data;
+    run->exposed_s = 1e-9 * (double)(busy_ns(timeline, false) - busy_ns(timeline, true));
 }
 
 static enum mcp_status measure(struct mcp_context *ctx, struct mcp_calibrate *calibrate,
@@ -208,9 +250,9 @@ static enum mcp_status measure(struct mcp_context *ctx, struct mcp_calibrate *ca
     MCP_TRY(write_plan(ctx, calibrate->question, &run->plan, files->plan));
     MCP_TRY(train(ctx, files, calibrate->steps, run->name));
     MCP_TRY(mcp_timeline_read(ctx->arena, files->timeline, &timeline, &ctx->err));
-    sum_up(&timeline, run);
     for (size_t i = 0; i < timeline.num_spans && !run->plan.overlap.data; i++)
-        take(ctx, &program, &timeline.spans[i], calibrate);
+        take(ctx, &program, &timeline, i, calibrate);
+    sum_up(&timeline, run); /* sorts by start */
     return MCP_OK;
 }
 

@@ -128,7 +128,8 @@ static void fill_cluster(const struct mcp_calibration *calibration, struct mcp_c
                           "mcpplan calibrate";
 }
 
-/* Of transfers between data ranks, in the same steps with and without. */
+/* Of the time that transfers between data ranks take alone, what is not left over when they
+ * may run under compute. */
 static double overlap_of(const struct mcp_calibrate *calibrate)
 {
     double hidden_s = 0, all_s = 0;
@@ -139,7 +140,7 @@ static double overlap_of(const struct mcp_calibrate *calibrate)
                 off->plan.overlap.data || !on->plan.overlap.data ||
                 on->plan.microbatch_size != off->plan.microbatch_size)
                 continue;
-            hidden_s += off->iteration_s - on->iteration_s;
+            hidden_s += off->data_s - on->exposed_s;
             all_s += off->data_s;
         }
     return all_s > 0 ? fmin(1, fmax(0, hidden_s / all_s)) : 0;

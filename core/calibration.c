@@ -105,7 +105,7 @@ void mcp_calibration_reduce(struct mcp_arena *arena, struct mcp_calibration *tim
             end++;
         int count = end - first;
         qsort(&all.samples[first], (size_t)count, sizeof *all.samples, by_seconds);
-        const struct mcp_sample *low = &all.samples[first + count / 10];
+        const struct mcp_sample *low = &all.samples[first + count / 4];
         low_s += low->seconds * count;
         high_s += all.samples[first + count / 2].seconds * count;
         out->samples[out->num_samples++] = *low;

@@ -40,7 +40,7 @@ void mcp_calibration_sort(struct mcp_calibration *calibration);
 bool mcp_calibration_seconds(const struct mcp_calibration *calibration,
                              const struct mcp_sample *wanted, double *seconds);
 
-/* One sample for each size of op: what a tenth of its times stay below. Others' use of the
+/* One sample for each size of op: what a quarter of its times stay below. Others' use of the
  * machine only ever adds to a time, and the very lowest are luck. Sorts `times`. *spread_frac:
  * medians over what is kept, less 1, all ops together. */
 void mcp_calibration_reduce(struct mcp_arena *arena, struct mcp_calibration *times,

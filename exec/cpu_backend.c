@@ -5,10 +5,11 @@
 #include "exec/cpu_outbox.h"
 #include "exec/cpu_transfer.h"
 
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 
-enum { AXES = 128, ALIGNMENT = 64 };
+enum { AXES = 128, ALIGNMENT = 64, SPINS = 2000 };
 
 /* An op that waits for its turn on a communication stream. */
 struct queued {
@@ -261,8 +262,10 @@ static enum mcp_status give_up(const struct mcp_backend *b, struct mcp_error *er
 /* Ranks may be more than cores: who waits lets others run, the longer the more. */
 static enum mcp_status breathe(struct mcp_backend *b, int *tries, struct mcp_error *err)
 {
-    if (++*tries < 64)
+    if (++*tries < SPINS) { /* most transfers are over before a sleep would be */
+        sched_yield();
         return MCP_OK;
+    }
     int steps = *tries / 256;
     nanosleep(&(struct timespec){.tv_nsec = 20000L * (steps < 24 ? 1 + steps : 25)}, NULL);
     return mcp_cpu_clock() - b->moved_s > b->options.timeout_s ? give_up(b, err) : MCP_OK;

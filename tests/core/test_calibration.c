@@ -137,11 +137,11 @@ ParameterizedTestParameters(calibration, times_of_an_op)
     static struct case_reduce cases[] = {
         {"one", 1, {5}, 5, 0},
         {"two: the lower", 2, {6, 4}, 4, 0.5},
-        {"the second of eleven",
+        {"the third of eleven",
          11,
          {30, 11, 12, 13, 14, 15, 16, 17, 18, 19, 10},
-         11,
-         15.0 / 11 - 1},
+         12,
+         15.0 / 12 - 1},
     };
     return cr_make_param_array(struct case_reduce, cases, MCP_COUNT_OF(cases));
 }
