@@ -249,7 +249,7 @@ static enum mcp_status play_entries(struct mcp_context *ctx, const struct mcp_si
 
 static const char *why_data_parallel(const struct mcp_plan *plan)
 {
-    if (plan->virtual_stages > 1 && plan->zero_stage < 2)
+    if (plan->rows != NULL && plan->virtual_stages > 1 && plan->zero_stage < 2)
         return "data-parallel transfers, entry by entry: those of one virtual stage go beside the "
                "microbatches of the others, where the planner counts one microbatch";
     return "data-parallel transfers, entry by entry: the first gather and the last reduction have "

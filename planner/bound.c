@@ -335,13 +335,15 @@ static void set_edges(const struct mcp_floor *floor, const struct mcp_layer_floo
     double reduce = floor->reduces_once ? floor->exposed_frac : 0;
     caps->gather = (struct edge){gather * ends.gather_ns, gather * kind->gather_ns, 0, 0};
     caps->reduce = (struct edge){reduce * ends.reduce_ns, reduce * kind->reduce_ns, 0, 0};
+    double beside = floor->v > 1 ? floor->p : 1; /* microbatches of each chunk, at most */
     if (floor->gathers_once) {
-        caps->gather.rest = ends.gather_ns - ends.forward_ns;
-        caps->gather.rest_each = kind->gather_ns - kind->forward_ns;
+        caps->gather.rest = ends.gather_ns - beside * ends.forward_ns;
+        caps->gather.rest_each = kind->gather_ns - beside * kind->forward_ns;
     }
     if (floor->reduces_once && isfinite(kind->slowest_ns)) {
-        caps->reduce.rest = ends.reduce_ns - ends.backward_ns;
-        caps->reduce.rest_each = kind->reduce_ns - kind->backward_ns - kind->slowest_ns;
+        double backward = kind->backward_ns + kind->slowest_ns;
+        caps->reduce.rest = ends.reduce_ns - beside * ends.backward_ns;
+        caps->reduce.rest_each = kind->reduce_ns - beside * backward;
     }
 }
 

@@ -90,7 +90,7 @@ int *mcp_stage_classes(struct mcp_splitter *s, int *num_classes);
 bool mcp_layers_alike(const struct mcp_model *model);
 /* load, head, tail, from the column's stages. */
 void mcp_column_price(struct mcp_splitter *s, struct mcp_column *column);
-/* How much of its tail longer backwards would hide. */
+/* Without virtual stages: how much of its tail longer backwards would hide. */
 int64_t mcp_column_hideable(struct mcp_splitter *s, const struct mcp_column *column);
 /* Does rank `column->rank` hold it? */
 bool mcp_column_fits(struct mcp_splitter *s, const struct mcp_column *column);

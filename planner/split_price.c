@@ -1,6 +1,7 @@
 /* planner/split_price.c: prices of columns, and which of them are worth keeping. */
 #include "planner/split_parts.h"
 
+#include <assert.h>
 #include <string.h>
 
 bool mcp_layers_alike(const struct mcp_model *model)
@@ -45,55 +46,31 @@ int *mcp_stage_classes(struct mcp_splitter *s, int *num_classes)
     return classes;
 }
 
-/* What a step of one rank takes whose slots are empty: its edges. */
-static int64_t edges_ns(struct mcp_splitter *s, const struct mcp_stage *rank)
-{
-    struct mcp_plan alone = *s->plan;
-    alone.pipeline_parallel = alone.virtual_stages = 1;
-    alone.schedule = MCP_1F1B;
-    const struct mcp_stage *stages[1] = {rank};
-    return mcp_stages_time_ns(s->pricer, &alone, stages) - mcp_step_fixed_ns(s->pricer, &alone);
-}
-
-/* All chunks of a rank as one. */
-static struct mcp_stage rank_of(const struct mcp_splitter *s, const struct mcp_column *column)
-{
-    struct mcp_stage rank = {.bottom_gather_ns = column->stages[0]->bottom_gather_ns,
-                             .bottom_reduce_ns = column->stages[0]->bottom_reduce_ns};
-    for (int c = 0; c < s->plan->virtual_stages; c++) {
-        const struct mcp_stage *stage = column->stages[c];
-        rank.gather_ns += stage->gather_ns;
-        rank.reduce_ns += stage->reduce_ns;
-        rank.forward_ns += stage->forward_ns;
-        rank.backward_ns += stage->backward_ns;
-        rank.update_ns += stage->update_ns;
-    }
-    return rank;
-}
-
 void mcp_column_price(struct mcp_splitter *s, struct mcp_column *column)
 {
-    struct mcp_stage rank = rank_of(s, column);
-    column->update_ns = rank.update_ns;
-    column->load_ns = rank.update_ns = 0;
+    struct mcp_rank_edges edges;
+    column->load_ns = column->update_ns = 0;
     for (int c = 0; c < s->plan->virtual_stages; c++) {
         const struct mcp_stage *stage = column->stages[c];
+        column->update_ns += stage->update_ns;
         column->load_ns += stage->forward.lead_ns + stage->forward.body_ns +
                            stage->forward.send_ns + stage->backward.lead_ns +
                            stage->backward.body_ns + stage->backward.send_ns;
     }
-    int64_t both = edges_ns(s, &rank);
-    rank.reduce_ns = rank.bottom_reduce_ns = 0;
-    column->head_ns = edges_ns(s, &rank);
-    column->tail_ns = both - column->head_ns;
+    mcp_rank_edges(s->question, s->plan, column->rank, column->stages, &edges);
+    column->head_ns = edges.head_ns;
+    column->tail_ns = edges.tail_ns;
 }
 
 int64_t mcp_column_hideable(struct mcp_splitter *s, const struct mcp_column *column)
 {
-    struct mcp_stage rank = rank_of(s, column);
-    rank.update_ns = 0;
-    rank.backward_ns = MCP_NO_WAY;
-    return column->head_ns + column->tail_ns - edges_ns(s, &rank);
+    struct mcp_rank_edges edges;
+    struct mcp_stage endless = *column->stages[0];
+    const struct mcp_stage *chunks[1] = {&endless};
+    assert(s->plan->virtual_stages == 1);
+    endless.backward_ns = endless.reduce_ns;
+    mcp_rank_edges(s->question, s->plan, column->rank, chunks, &edges);
+    return column->tail_ns - edges.tail_ns;
 }
 
 int64_t mcp_rank_limit(const struct mcp_splitter *s, int rank)

@@ -85,6 +85,11 @@ static bool same_as_previous(const struct mcp_pricer *pricer, const struct mcp_p
     return true;
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Of the first gather and the last reduction, what slots counted as hidden: nothing runs
  * beside them. */
 static int64_t hidden_part(const struct mcp_question *question, const struct mcp_plan *plan,
@@ -95,57 +100,61 @@ static int64_t hidden_part(const struct mcp_question *question, const struct mcp
 }
 
 /* The chunk whose backward is the rank's last slot. */
-static const struct mcp_stage *last_stage(const struct mcp_plan *plan, int rank,
-                                          const struct estimate *e)
+static int last_chunk(const struct mcp_plan *plan, int rank)
 {
-    int chunk = 0;
-    if (plan->rows != NULL) {
-        const struct mcp_schedule_row *row = &plan->rows[rank];
-        chunk = row->actions[row->num_actions - 1].chunk;
-    }
-    return e->stages[mcp_plan_virtual_stage(plan, rank, chunk)];
+    if (plan->rows == NULL)
+        return 0;
+    const struct mcp_schedule_row *row = &plan->rows[rank];
+    return row->actions[row->num_actions - 1].chunk;
 }
 
-/* What a rank pays once a step for its data-parallel group: before its first
- * forward, and after its last backward. */
-static void edges(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int rank,
-                  struct estimate *e)
+void mcp_data_once_add(const struct mcp_question *question, const struct mcp_plan *plan,
+                       struct mcp_data_moves moves, int64_t compute_ns, struct mcp_data_once *once)
 {
-    int64_t gather = 0, reduce = 0, forward = 0, backward = 0;
+    once->moves.gather_ns += moves.gather_ns;
+    once->moves.reduce_ns += moves.reduce_ns;
+    int64_t all_ns = once->moves.gather_ns + once->moves.reduce_ns;
+    once->alone_ns = mcp_data_exposed_ns(question, plan, &once->moves, all_ns);
+    int64_t hidden_ns = all_ns - once->alone_ns;
+    once->late_ns = larger(once->late_ns, hidden_ns - once->between_ns - compute_ns);
+    once->between_ns += (plan->rows == NULL ? plan->pipeline_parallel : 1) * compute_ns;
+}
+
+void mcp_rank_edges(const struct mcp_question *question, const struct mcp_plan *plan, int rank,
+                    const struct mcp_stage *const *chunks, struct mcp_rank_edges *out)
+{
+    bool again = plan->zero_stage == 3 && plan->reshard_after_forward;
+    bool gathers = plan->zero_stage > 0 && !again, reduces = plan->zero_stage < 2;
+    struct mcp_data_once head = {0}, tail = {0};
     for (int c = 0; c < plan->virtual_stages; c++) {
-        const struct mcp_stage *sum = e->stages[mcp_plan_virtual_stage(plan, rank, c)];
-        gather += sum->gather_ns;
-        reduce += sum->reduce_ns;
-        forward += sum->forward_ns;
-        backward += sum->backward_ns;
+        struct mcp_data_moves gather = {gathers ? chunks[c]->gather_ns : 0, 0};
+        struct mcp_data_moves reduce = {0, reduces ? chunks[c]->reduce_ns : 0};
+        mcp_data_once_add(question, plan, gather, chunks[c]->forward_ns, &head);
+        mcp_data_once_add(question, plan, reduce, chunks[c]->backward_ns, &tail);
     }
-    const struct mcp_stage *last = last_stage(plan, rank, e);
-    bool kept = plan->zero_stage == 3 && !plan->reshard_after_forward;
-    if (plan->zero_stage == 3 && !kept) {
-        e->head_ns[rank] = hidden_part(
-            pricer->question, plan, (struct mcp_data_moves){e->stages[rank]->bottom_gather_ns, 0});
-        e->tail_ns[rank] =
-            hidden_part(pricer->question, plan, (struct mcp_data_moves){0, last->bottom_reduce_ns});
-        return;
-    }
-    if (plan->zero_stage == 0)
-        gather = 0;
-    e->head_ns[rank] =
-        mcp_data_exposed_ns(pricer->question, plan, &(struct mcp_data_moves){gather, 0}, forward);
-    e->moved_once_ns[rank] = gather;
-    if (plan->zero_stage >= 2) {
-        e->tail_ns[rank] =
-            hidden_part(pricer->question, plan, (struct mcp_data_moves){0, last->bottom_reduce_ns});
-        return;
-    }
-    e->tail_ns[rank] =
-        mcp_data_exposed_ns(pricer->question, plan, &(struct mcp_data_moves){0, reduce}, backward);
-    e->moved_once_ns[rank] += reduce;
+    const struct mcp_data_moves first = {chunks[0]->bottom_gather_ns, 0};
+    const struct mcp_data_moves last = {0, chunks[last_chunk(plan, rank)]->bottom_reduce_ns};
+    out->head_ns = again ? hidden_part(question, plan, first) : head.alone_ns + head.late_ns;
+    out->tail_ns = reduces ? tail.alone_ns + tail.late_ns : hidden_part(question, plan, last);
+    out->moved_ns = head.moves.gather_ns + tail.moves.reduce_ns;
 }
 
-static int64_t larger(int64_t a, int64_t b)
+/* What all ranks pay once a step for their data-parallel groups. */
+static void edges(struct mcp_pricer *pricer, const struct mcp_plan *plan, struct estimate *e)
 {
-    return a > b ? a : b;
+    struct mcp_mark mark = mcp_arena_mark(pricer->scratch);
+    const struct mcp_stage **chunks =
+        MCP_ARRAY(pricer->scratch, plan->virtual_stages, const struct mcp_stage *);
+    for (int r = 0; r < plan->pipeline_parallel; r++) {
+        struct mcp_rank_edges out;
+        for (int c = 0; c < plan->virtual_stages; c++)
+            chunks[c] = e->stages[mcp_plan_virtual_stage(plan, r, c)];
+        mcp_rank_edges(pricer->question, plan, r, chunks, &out);
+        e->head_ns[r] = out.head_ns;
+        e->tail_ns[r] = out.tail_ns;
+        e->moved_once_ns[r] = out.moved_ns;
+    }
+    mcp_arena_rewind(pricer->scratch, mark);
 }
 
 /* The scalars every rank agrees on: the global norm, once a step; with the slowest. */
@@ -209,8 +218,7 @@ static void compose(struct mcp_pricer *pricer, const struct mcp_plan *plan, int 
         e->moved_ns[rank] += stage->moved_ns;
         e->update_ns[rank] += stage->update_ns;
     }
-    for (int r = 0; r < p; r++)
-        edges(pricer, plan, r, e);
+    edges(pricer, plan, e);
     if (plan->rows != NULL)
         count_whole_backwards(plan, e);
     const struct mcp_pipeline pipeline = {

@@ -67,6 +67,18 @@ struct mcp_data_moves {
 };
 int64_t mcp_data_exposed_ns(const struct mcp_question *question, const struct mcp_plan *plan,
                             const struct mcp_data_moves *moves, int64_t compute_ns);
+/* Those of once a step, chunk by chunk from the rank's first on: gathers before the first
+ * forward, reductions after the last backward. A chunk's go beside one microbatch of its
+ * own and, where no rows say the order, all p that the rank runs of each chunk before it
+ * (in backward: after it). Exposed are alone_ns + late_ns. */
+struct mcp_data_once {
+    struct mcp_data_moves moves; /* so far */
+    int64_t alone_ns;            /* of them nothing hides */
+    int64_t late_ns, between_ns; /* no compute was left for; compute of chunks so far */
+};
+void mcp_data_once_add(const struct mcp_question *question, const struct mcp_plan *plan,
+                       struct mcp_data_moves moves, int64_t compute_ns, struct mcp_data_once *once);
+
 /* One message from `stage`: returns its time, of which slot->send_ns keeps the sender
  * busy and slot->delay_ns does not. */
 int64_t mcp_message_price(const struct mcp_question *question, const struct mcp_plan *plan,

@@ -48,6 +48,14 @@ void mcp_pricer_turn(struct mcp_pricer *pricer);
 void mcp_stage_price(struct mcp_pricer *pricer, const struct mcp_plan *plan, int k,
                      const struct mcp_chunk *chunk, struct mcp_stage *out);
 
+/* What rank `rank` pays once a step for its data-parallel group, from its chunks[v]: before
+ * its first forward, after its last backward; and those transfers, hidden or not. */
+struct mcp_rank_edges {
+    int64_t head_ns, tail_ns, moved_ns;
+};
+void mcp_rank_edges(const struct mcp_question *question, const struct mcp_plan *plan, int rank,
+                    const struct mcp_stage *const *chunks, struct mcp_rank_edges *out);
+
 /* The step's nanoseconds: as mcp_estimate()'s iteration_s. stages[p v] by virtual
  * stage; entries may be the same object. */
 int64_t mcp_stages_time_ns(struct mcp_pricer *pricer, const struct mcp_plan *plan,

@@ -328,7 +328,7 @@ Test(capacity, scales_as_mlperf_did)
         double planned = p->batch / capacity.rows[0].iteration_s / p->gpus;
         published_first = i == 0 ? published : published_first;
         planned_first = i == 0 ? planned : planned_first;
-        cr_expect(fabs(planned / planned_first - published / published_first) < 0.03,
+        cr_expect(fabs(planned / planned_first - published / published_first) < 0.04,
                   "%d GPUs: %g, not %g", p->gpus, planned / planned_first,
                   published / published_first);
         mcp_arena_free(q.arena);

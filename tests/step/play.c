@@ -57,7 +57,9 @@ static void price_blocks(struct player *player)
 struct reading {
     int class;
     int64_t *gathered_ns; /* [layer][copy] a gather that no slot has been charged for yet */
-    int64_t once_gather_ns, once_reduce_ns, forward_ns, backward_ns; /* of one microbatch */
+    struct once {         /* of a chunk: transfers of a step, compute of one microbatch */
+        int64_t gather_ns, reduce_ns, forward_ns, backward_ns;
+    } * once;
     int64_t last_reduce_ns, first_gather_ns; /* after and before all compute */
     /* of the slot */
     int64_t compute_ns, lead_ns;
@@ -135,9 +137,23 @@ static void read_compute(struct player *player, struct reading *reading,
     if (entry->role == MCP_RECOMPUTE)
         player->out->recompute_flops += price->flops * replicas;
     if (slot->microbatch == 0 && entry->role == MCP_FORWARD)
-        reading->forward_ns += price->time_ns;
+        reading->once[slot->chunk].forward_ns += price->time_ns;
     else if (slot->microbatch == 0)
-        reading->backward_ns += in_parts_ns(player, entry);
+        reading->once[slot->chunk].backward_ns += in_parts_ns(player, entry);
+}
+
+/* Prologue and epilogue have those of all chunks. */
+static struct once *once_of(const struct player *player, struct reading *reading, int layer)
+{
+    const struct mcp_plan *plan = &player->program->plan;
+    int stages = plan->pipeline_parallel * plan->virtual_stages, chunk = 0;
+    for (int first, count; chunk < plan->virtual_stages - 1; chunk++) {
+        int k = mcp_plan_virtual_stage(plan, reading->class, chunk);
+        mcp_chunk_layers(player->question->model, stages, k, &plan->chunks[k], &first, &count);
+        if (layer >= first && layer < first + count)
+            break;
+    }
+    return &reading->once[chunk];
 }
 
 static void read_entry(struct player *player, struct reading *reading, const struct mcp_slot *slot,
@@ -153,10 +169,10 @@ static void read_entry(struct player *player, struct reading *reading, const str
         if (slot->pass == MCP_PROLOGUE)
             reading->first_gather_ns = price->time_ns;
     } else if (entry->role == MCP_GATHER) {
-        reading->once_gather_ns += price->time_ns;
+        once_of(player, reading, entry->layer)->gather_ns += price->time_ns;
     } else if (entry->role == MCP_REDUCE) {
         reading->moves.reduce_ns += player->program->plan.zero_stage >= 2 ? price->time_ns : 0;
-        reading->once_reduce_ns += price->time_ns;
+        once_of(player, reading, entry->layer)->reduce_ns += price->time_ns;
         reading->last_reduce_ns = price->time_ns;
     } else if (entry->role >= MCP_SEND_FORWARD) {
         read_message(player, entry, reading->class, played);
@@ -199,16 +215,20 @@ static void price_edges(struct player *player, const struct reading *reading)
 {
     const struct mcp_plan *plan = &player->program->plan;
     struct played_class *class = &player->classes[reading->class];
+    struct mcp_data_once head = {0}, tail = {0};
+    for (int c = 0; c < plan->virtual_stages; c++) {
+        const struct once *of = &reading->once[c];
+        mcp_data_once_add(player->question, plan, (struct mcp_data_moves){of->gather_ns, 0},
+                          of->forward_ns, &head);
+        mcp_data_once_add(player->question, plan, (struct mcp_data_moves){0, of->reduce_ns},
+                          of->backward_ns, &tail);
+    }
     class->head_ns = gathers_again(player)
                          ? unhidden(player, (struct mcp_data_moves){reading->first_gather_ns, 0})
-                         : mcp_data_exposed_ns(player->question, plan,
-                                               &(struct mcp_data_moves){reading->once_gather_ns, 0},
-                                               reading->forward_ns);
+                         : head.alone_ns + head.late_ns;
     class->tail_ns = plan->zero_stage >= 2
                          ? unhidden(player, (struct mcp_data_moves){0, reading->last_reduce_ns})
-                         : mcp_data_exposed_ns(player->question, plan,
-                                               &(struct mcp_data_moves){0, reading->once_reduce_ns},
-                                               reading->backward_ns);
+                         : tail.alone_ns + tail.late_ns;
 }
 
 static void read_class(struct player *player, int c)
@@ -217,6 +237,7 @@ static void read_class(struct player *player, int c)
     struct reading reading = {.class = c};
     reading.gathered_ns =
         MCP_ARRAY(player->arena, NUM_COPIES * player->program->num_layers, int64_t);
+    reading.once = MCP_ARRAY(player->arena, player->program->plan.virtual_stages, struct once);
     player->classes[c].slots = MCP_ARRAY(player->arena, class->num_slots, struct played_slot);
     for (int s = 0; s < class->num_slots; s++)
         read_slot(player, &reading, &class->slots[s]);
