@@ -1,6 +1,7 @@
 /* exec/cpu_backend.c: streams on one thread: kernels at once, transfers in queues. */
 #include "exec/cpu_backend.h"
 
+#include "exec/cpu_blas.h"
 #include "exec/cpu_kernels.h"
 #include "exec/cpu_outbox.h"
 #include "exec/cpu_transfer.h"
@@ -89,6 +90,7 @@ enum mcp_status mcp_cpu_backend_open(struct mcp_arena *arena, struct mcp_cpu_wor
                                      struct mcp_backend **out, struct mcp_error *err)
 {
     struct mcp_backend *b = MCP_NEW(arena, struct mcp_backend);
+    mcp_blas_use_no_threads();
     b->arena = arena;
     b->world = world;
     b->program = program;

@@ -15,6 +15,9 @@ struct mcp_product {
     bool accumulate; /* c += a b, else c = a b */
 };
 
+/* By the threads of OpenMP, each with a part of the longer side of c. */
 void mcp_blas_multiply(const struct mcp_product *product);
+/* The library's own threads would compete with them: it is to use none. Once, at the start. */
+void mcp_blas_use_no_threads(void);
 
 #endif
