@@ -59,7 +59,7 @@ MPI_INCLUDES := $(if $(MPI_CC),$(patsubst -I%,-isystem %,$(shell $(MPI_CC) --sho
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all executors man deps check tests asan tsan fuzz fuzzers torture report-check bench validate demo \
+.PHONY: all executors man deps check tests asan tsan fuzz fuzzers torture report-check bench bench-train validate demo \
         tidy format rules headers install help clean
 
 all: $(BUILD)/mcpplan executors      ## build the programs and the library
@@ -154,6 +154,8 @@ report-check:                        ## open reports in a headless Chromium
 	$(Q)tests/browser/check.sh $(BUILD)/mcpplan $(BUILD)/reports
 bench: $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))  ## how fast we are: min and median
 	$(Q)for b in $^; do $$b || exit 1; done
+bench-train: all                     ## how fast this machine's cores train: three minutes
+	$(Q)tools/bench_train.sh $(BUILD)/mcpplan $(BUILD)/bench
 validate: all                        ## predict the measured runs in MCP_SHARED
 	$(Q)for f in $(wildcard $(MCP_SHARED)/measured/runs*.csv); do $(BUILD)/mcpplan validate $$f || exit 1; done
 	$(Q)[ -n "$(wildcard $(MCP_SHARED)/measured/runs*.csv)" ] || echo "no $(MCP_SHARED)/measured/runs*.csv: set MCP_SHARED"
