@@ -1,16 +1,15 @@
 /* cli/cmd_train.c: mcpplan train: builds a plan's step program and starts its ranks. */
 #include "cli/commands.h"
 #include "cli/plan_file.h"
+#include "cli/train_ranks.h"
 #include "exec/run_options.h"
 #include "step/dump.h"
 
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { BACKEND_CPU };
@@ -20,6 +19,7 @@ struct train_args {
     struct mcp_choice backend, decay;
     int threads;
     struct mcp_run_options run;
+    int max_restarts, watch_every;
     int seed, steps, freeze_step, warmup_steps, decay_steps, checkpoint_every;
 };
 
@@ -76,7 +76,6 @@ static int cores(void)
 static void add_mpirun(struct words *words, int world, int threads)
 {
     add(words, "mpirun");
-    add(words, "--quiet"); /* the ranks say themselves what is wrong */
     add(words, "-np");
     add(words, mcp_format(words->arena, "%d", world));
     if (world * threads <= cores()) {
@@ -104,48 +103,36 @@ static void set_environment(struct mcp_arena *arena, int threads)
     }
 }
 
-static enum mcp_status run_words(struct mcp_context *ctx, const struct words *words)
-{
-    int status = 0;
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
-    pid_t child = fork();
-    if (child == 0) {
-        execvp(words->items[0], (char *const *)(void *)words->items);
-        _exit(127);
-    }
-    if (child < 0)
-        return mcp_fail(&ctx->err, MCP_RUN_FAILURE, "cannot start %s: %s", words->items[0],
-                        strerror(errno));
-    sigaction(SIGINT, &ignore, &before); /* the ranks get it, and end */
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        continue;
-    sigaction(SIGINT, &before, NULL);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return mcp_fail(&ctx->err, MCP_RUN_FAILURE,
-                        "cannot start %s: is it installed (make deps, make)?", words->items[0]);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return MCP_OK;
-    int code = WIFEXITED(status) ? WEXITSTATUS(status) : MCP_RUN_FAILURE;
-    bool ours = code >= MCP_CHECK_FAILED && code <= MCP_RUN_FAILURE;
-    return mcp_fail(&ctx->err, ours ? (enum mcp_status)code : MCP_RUN_FAILURE,
-                    "the run has failed; what its ranks said is above");
-}
-
-static enum mcp_status start(struct mcp_context *ctx, const struct train_args *args, int world)
+static enum mcp_status start_once(struct mcp_context *ctx, const struct train_args *args, int world)
 {
     struct words words = {.arena = ctx->arena};
     const char **options;
     int threads = args->threads > 0 ? args->threads : cores() / world;
     threads = threads < 1 ? 1 : threads;
     set_environment(ctx->arena, threads);
-    if (world > 1 && !is_under_launcher())
+    const bool is_mpirun = world > 1 && !is_under_launcher();
+    if (is_mpirun)
         add_mpirun(&words, world, threads);
     add(&words, executor_path(ctx->arena));
     int count = mcp_run_options_words(ctx->arena, &args->run, &options);
     for (int i = 0; i < count; i++)
         add(&words, options[i]);
     add(&words, NULL);
-    return run_words(ctx, &words);
+    return mcp_train_ranks(words.items, is_mpirun, &ctx->err);
+}
+
+/* Ranks that were lost begin again from the newest checkpoint; what the user gave wrong
+ * would fail again. */
+static enum mcp_status start(struct mcp_context *ctx, struct train_args *args, int world)
+{
+    enum mcp_status status = start_once(ctx, args, world);
+    for (int i = 1; status == MCP_RUN_FAILURE && i <= args->max_restarts; i++) {
+        fprintf(stderr, "mcpplan: note: %s; restart %d of %d from the newest checkpoint\n",
+                ctx->err.text, i, args->max_restarts);
+        args->run.resume = true;
+        status = start_once(ctx, args, world);
+    }
+    return status;
 }
 
 /* --- the program --- */
@@ -193,6 +180,16 @@ static enum mcp_status write_programs(struct mcp_context *ctx, const struct mcp_
     return write_phase(ctx, MCP_PHASE_FROZEN, run->frozen_program);
 }
 
+/* The peak is known where the plan is for CPUs: of others' machines it would say nothing. */
+static void set_flops(const struct mcp_plan_file *file, struct mcp_run_options *run)
+{
+    const double peak = file->cluster.gpu.peak_flops_per_s[file->job.precision];
+    run->flops_per_token =
+        3 * mcp_model_flops_per_token_forward(&file->model, file->job.sequence_length);
+    if (mcp_same(file->cluster.gpu.name, "cpu") && isfinite(peak))
+        run->peak_flops_per_s = peak * mcp_plan_world(&file->plan);
+}
+
 static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
 {
     struct mcp_plan_file *file = MCP_NEW(ctx->arena, struct mcp_plan_file);
@@ -200,6 +197,7 @@ static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
     char *folder;
     MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], &same, file));
     int world = mcp_plan_world(&file->plan);
+    set_flops(file, &args->run);
     if (args->run.program != NULL)
         return start(ctx, args, world);
     if (args->run.freeze_step > 0 && file->job.optimizer != MCP_OPTIMIZER_ONE_BIT_ADAM)
@@ -224,7 +222,8 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
                               .decay = {MCP_DECAY_CONSTANT, mcp_decay_names, MCP_NUM_DECAYS},
                               .run = standard,
                               .seed = (int)standard.seed,
-                              .warmup_steps = (int)standard.warmup_steps};
+                              .warmup_steps = (int)standard.warmup_steps,
+                              .watch_every = (int)standard.watch_every};
     const struct mcp_option options[] = {
         {"What to train on", MCP_OPT_HEADING, NULL, NULL},
         {"data", MCP_OPT_FILE, &args.run.data,
@@ -233,6 +232,8 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
         {"seed", MCP_OPT_INT, &args.seed, "of new weights and of the order of data"},
         {"init-from", MCP_OPT_FILE, &args.run.init_from,
          "weights to begin with: a model's folder or file that transformers saved"},
+        {"residual-init-scale", MCP_OPT_DOUBLE, &args.run.residual_init_scale,
+         "of what new residual projections begin with"},
         {"How it learns", MCP_OPT_HEADING, NULL, NULL},
         {"learning-rate", MCP_OPT_DOUBLE, &args.run.learning_rate, "its highest"},
         {"warmup-steps", MCP_OPT_INT, &args.warmup_steps, "until it is reached"},
@@ -257,6 +258,8 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
         {"no-verify", MCP_OPT_FLAG, &args.run.no_verify, "run a program file without judging it"},
         {"timeout-s", MCP_OPT_DOUBLE, &args.run.timeout_s,
          "until a transfer that does not move has failed"},
+        {"max-restarts", MCP_OPT_COUNT, &args.max_restarts,
+         "from the newest checkpoint, when ranks are lost"},
         {"What it leaves", MCP_OPT_HEADING, NULL, NULL},
         {"checkpoint-dir", MCP_OPT_FILE, &args.run.checkpoint_dir,
          "folder of checkpoints; the last two are kept"},
@@ -264,9 +267,14 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
          "steps; one more at the end, and on SIGTERM"},
         {"resume", MCP_OPT_FLAG, &args.run.resume,
          "go on from the newest whole checkpoint, of any layout"},
+        {"export", MCP_OPT_FILE, &args.run.export_path,
+         "weights of the last step, as safetensors that transformers reads"},
         {"tensorboard-dir", MCP_OPT_FILE, &args.run.tensorboard_dir, "event files for TensorBoard"},
         {"metrics", MCP_OPT_FILE, &args.run.metrics, "one JSON object a step"},
-        {"timeline", MCP_OPT_FILE, &args.run.timeline, "what each rank did when, in the fastest step"},
+        {"watch-every", MCP_OPT_INT, &args.watch_every,
+         "steps between looks at norms of parameters and at activations; 0: never"},
+        {"timeline", MCP_OPT_FILE, &args.run.timeline,
+         "what each rank did when, in the fastest step"},
     };
     const struct mcp_usage usage = {
         .command = "train",
@@ -289,7 +297,10 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
         return ctx->status;
     MCP_TRY(args.run.data == NULL ? mcp_options_need(&usage, "data", &ctx->err) : MCP_OK);
     MCP_TRY(args.steps == 0 ? mcp_options_need(&usage, "steps", &ctx->err) : MCP_OK);
+    if ((args.max_restarts > 0 || args.run.export_path != NULL) && args.run.checkpoint_dir == NULL)
+        return mcp_fail(&ctx->err, MCP_USAGE, "--max-restarts and --export need --checkpoint-dir");
     args.run.steps = args.steps;
+    args.run.watch_every = args.watch_every;
     args.run.freeze_step = args.freeze_step;
     args.run.seed = args.seed;
     args.run.warmup_steps = args.warmup_steps;

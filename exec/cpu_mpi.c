@@ -4,11 +4,23 @@
 #include "core/mesh.h"
 
 #include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-enum { AXES = 128, MAX_MESSAGE = 1 << 30 };
+enum { AXES = 128, MAX_MESSAGE = 1 << 30, SPINS = 2000 };
+
+struct where { /* a rank is */
+    int64_t process;
+    uint64_t host;
+};
 
 struct mcp_cpu_world {
     int rank, size;
+    double timeout_s;     /* 0: none */
+    struct where *places; /* [size] */
     int64_t sent_bytes;
     MPI_Comm comms[MCP_NUM_STREAMS][AXES]; /* MPI_COMM_NULL: not made */
     bool made[MCP_NUM_STREAMS][AXES];
@@ -42,6 +54,21 @@ static void end_world(void *handle)
         MPI_Finalize();
 }
 
+static enum mcp_status share_places(struct mcp_arena *arena, struct mcp_cpu_world *world,
+                                    struct mcp_error *err)
+{
+    char name[MPI_MAX_PROCESSOR_NAME];
+    int length = 0;
+    struct where own = {getpid(), 14695981039346656037u};
+    MPI_Get_processor_name(name, &length);
+    for (int i = 0; i < length; i++) /* FNV-1a */
+        own.host = (own.host ^ (unsigned char)name[i]) * 1099511628211u;
+    world->places = MCP_ARRAY(arena, world->size, struct where);
+    return check(MPI_Allgather(&own, sizeof own, MPI_BYTE, world->places, sizeof own, MPI_BYTE,
+                               MPI_COMM_WORLD),
+                 "cannot start", err);
+}
+
 enum mcp_status mcp_cpu_world_open(struct mcp_arena *arena, int *argc, char ***argv,
                                    struct mcp_cpu_world **out, struct mcp_error *err)
 {
@@ -53,7 +80,43 @@ enum mcp_status mcp_cpu_world_open(struct mcp_arena *arena, int *argc, char ***a
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world->size);
     *out = world;
-    return MCP_OK;
+    return share_places(arena, world, err);
+}
+
+void mcp_cpu_world_limit(struct mcp_cpu_world *world, double timeout_s)
+{
+    world->timeout_s = timeout_s;
+}
+
+/* The letter of a process's state, 'X' when it is gone. */
+static char state_of(int64_t process)
+{
+    char path[40], text[512];
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)process);
+    FILE *file = fopen(path, "r");
+    const size_t length = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
+    if (file != NULL)
+        fclose(file);
+    text[length] = '\0';
+    const char *name_end = strrchr(text, ')');
+    return name_end != NULL && name_end[1] == ' ' ? name_end[2] : 'X';
+}
+
+bool mcp_cpu_world_find_lost(const struct mcp_cpu_world *world, char *text, size_t size)
+{
+    for (int r = 0; r < world->size; r++) {
+        const struct where *place = &world->places[r];
+        if (place->host != world->places[world->rank].host)
+            continue;
+        const char state = state_of(place->process);
+        const bool stopped = state == 'T' || state == 't';
+        if (!stopped && state != 'Z' && state != 'X')
+            continue;
+        snprintf(text, size, "rank %d (process %lld) has %s", r, (long long)place->process,
+                 stopped ? "been stopped" : "ended");
+        return true;
+    }
+    return false;
 }
 
 int64_t mcp_cpu_world_sent_bytes(const struct mcp_cpu_world *world)
@@ -85,11 +148,27 @@ void mcp_cpu_world_abort(struct mcp_cpu_world *world, int code)
 enum mcp_status mcp_cpu_world_agree(struct mcp_cpu_world *world, double *values, int count,
                                     char operation, struct mcp_error *err)
 {
-    MPI_Op op = operation == '+' ? MPI_SUM : operation == '>' ? MPI_MAX : MPI_MIN;
+    const MPI_Op op = operation == '+' ? MPI_SUM : operation == '>' ? MPI_MAX : MPI_MIN;
+    const double start_s = MPI_Wtime();
+    MPI_Request request;
+    int done = 0;
     if (world->size == 1)
         return MCP_OK;
-    return check(MPI_Allreduce(MPI_IN_PLACE, values, count, MPI_DOUBLE, op, MPI_COMM_WORLD),
-                 "agreeing on numbers", err);
+    MCP_TRY(
+        check(MPI_Iallreduce(MPI_IN_PLACE, values, count, MPI_DOUBLE, op, MPI_COMM_WORLD, &request),
+              "agreeing on numbers", err));
+    for (int tries = 0;; tries++) {
+        MCP_TRY(check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "agreeing on numbers", err));
+        if (done)
+            return MCP_OK;
+        if (world->timeout_s > 0 && MPI_Wtime() - start_s > world->timeout_s)
+            return mcp_fail(err, MCP_RUN_FAILURE, "ranks have waited for another for %.0f s",
+                            world->timeout_s);
+        if (tries < SPINS)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    }
 }
 
 /* What two streams exchange with each other goes over one communicator: those of messages

@@ -12,6 +12,8 @@
 #include "core/plan.h"
 #include "step/program.h"
 
+#include <stddef.h>
+
 struct mcp_cpu_world; /* all ranks of the run */
 struct mcp_cpu_channel;
 
@@ -27,7 +29,14 @@ double mcp_cpu_clock(void);
 /* Ends the processes of all ranks with `code`. */
 void mcp_cpu_world_abort(struct mcp_cpu_world *world, int code);
 
-/* Sum ('+'), max ('>') or min ('<') of `count` numbers over all ranks, in place; blocks. */
+/* What is waited for longer than this has failed; 0: waits for ever. */
+void mcp_cpu_world_limit(struct mcp_cpu_world *world, double timeout_s);
+/* A rank of this machine that runs no more, and why: "rank 1 (process 71) has been
+ * stopped". False: all of them do. */
+bool mcp_cpu_world_find_lost(const struct mcp_cpu_world *world, char *text, size_t size);
+
+/* Sum ('+'), max ('>') or min ('<') of `count` numbers over all ranks, in place; blocks,
+ * at most as long as the limit. */
 enum mcp_status mcp_cpu_world_agree(struct mcp_cpu_world *world, double *values, int count,
                                     char operation, struct mcp_error *err);
 

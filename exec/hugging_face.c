@@ -343,6 +343,20 @@ static enum mcp_status export_model(struct export *e, const char *path, struct m
     return mcp_safetensors_write(e->arena, &file, NULL, err);
 }
 
+enum mcp_status mcp_hf_naming_for(const struct mcp_program *program, enum mcp_hf_naming *out,
+                                  struct mcp_error *err)
+{
+    bool learned = false, experts = false, decoder = false;
+    for (int t = 0; t < program->num_types; t++) {
+        const struct mcp_layer_facts *facts = &program->types[t].facts;
+        learned = learned || facts->positions_part > 0;
+        experts = experts || facts->num_experts > 0;
+        decoder = decoder || facts->heads > 0;
+    }
+    *out = learned ? MCP_HF_GPT2 : experts ? MCP_HF_MIXTRAL : MCP_HF_LLAMA;
+    return decoder ? MCP_OK : mcp_fail(err, MCP_INVALID, "the program has no decoder layer");
+}
+
 enum mcp_status mcp_hf_write(const char *path, enum mcp_hf_naming naming,
                              const struct mcp_program *program,
                              const struct mcp_checkpoint *checkpoint, struct mcp_error *err)

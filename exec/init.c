@@ -68,6 +68,22 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static void set_gradients(const struct mcp_interpreter *interpreter,
+                          const struct mcp_program *program, int layer, const struct mcp_op *adam,
+                          struct mcp_flat_place *out)
+{
+    const struct mcp_operand at = adam->reads[0];
+    const int type = mcp_pool_type(mcp_interpreter_pool(interpreter), layer);
+    const struct mcp_buffer *buffer = mcp_operand_buffer(program, &program->types[type], at);
+    const bool shard = at.space == MCP_SPACE_LAYER && (at.index == MCP_LAYER_GRADIENT_SHARD ||
+                                                       at.index == MCP_LAYER_EXPERT_GRADIENT_SHARD);
+    char *memory = buffer_at(interpreter, layer, at);
+    out->gradients_dtype = buffer->dtype;
+    if (memory != NULL)
+        out->gradients = memory + (shard ? adam->dims[4] : adam->dims[3] + out->first) *
+                                      (int64_t)mcp_dtype_bytes((enum mcp_dtype)buffer->dtype);
+}
+
 /* An update says where all of it lies: weights, state, and which part is this rank's. */
 static void place_of(const struct mcp_interpreter *interpreter, const struct mcp_rank *rank,
                      int layer, const struct mcp_op *adam, struct mcp_flat_place *out)
@@ -91,6 +107,8 @@ static void place_of(const struct mcp_interpreter *interpreter, const struct mcp
     out->held_count = shard ? out->count : out->elements;
     out->weights =
         buffer_at(interpreter, layer, adam->writes[0]) + adam->dims[shard ? 4 : 3] * size;
+    if (adam->function == MCP_FN_ADAM)
+        set_gradients(interpreter, program, layer, adam, out);
     out->has_master = weights->dtype != MCP_F32;
     out->state_stride = adam->dims[0];
     out->state = buffer_at(interpreter, layer, adam->writes[1]) +

@@ -27,8 +27,10 @@ struct mcp_flat_place {
     int64_t held_first, held_count; /* ... the weights it holds between steps */
     char *weights;                  /* of held_first; in the backend's memory */
     unsigned char dtype;            /* of weights */
-    char *state;                    /* fp32: master if has_master, first, second moments */
-    int64_t state_stride;           /* elements from one of them to the next */
+    unsigned char gradients_dtype;
+    char *gradients;      /* of first, after a step; NULL: 1-bit Adam keeps none */
+    char *state;          /* fp32: master if has_master, first, second moments */
+    int64_t state_stride; /* elements from one of them to the next */
     bool has_master;
 };
 /* Those of a layer that the rank runs, at most MCP_NUM_FLATS; returns how many. */

@@ -309,6 +309,8 @@ static enum mcp_status run_op(struct mcp_interpreter *in, int index, bool *scrat
     MCP_TRY(in->calls->launch(in->backend, &resolved.launch, &ticket, err));
     in->tickets[index] = ticket;
     record(in, op, ticket);
+    if (in->options.look != NULL)
+        in->options.look(in->options.look_context, in->entry->role, &resolved.launch);
     for (int i = 0; i < op->num_reads; i++)
         touch(in, &resolved.reads[i], false, ticket);
     for (int i = 0; i < op->num_writes; i++)

@@ -21,6 +21,10 @@ struct mcp_interpret_options {
     bool timeline;                  /* keep the spans of every step */
     bool order;                     /* keep the (slot, entry, op) order of every step */
     const struct mcp_program *next; /* what mcp_interpreter_turn() turns to; NULL: nothing */
+    /* Told of every op once it is queued; one of compute has run where compute runs at once.
+     * NULL: nobody. */
+    void (*look)(void *look_context, enum mcp_block_role role, const struct mcp_launch *launch);
+    void *look_context;
 };
 
 /* Asks the backend for every function of the program, and of the one to turn to, and takes

@@ -70,6 +70,17 @@ static enum mcp_status settle(struct mcp_cpu_world *world, enum mcp_status statu
     return (enum mcp_status)(int)worst;
 }
 
+/* Why this rank ends; where another is to blame, which one. */
+static void tell_end(const struct mcp_cpu_world *world, enum mcp_status status,
+                     const struct mcp_error *err)
+{
+    char lost[80];
+    if (status == MCP_RUN_FAILURE && mcp_cpu_world_find_lost(world, lost, sizeof lost))
+        fprintf(stderr, "mcpplan-exec-cpu: %s: %s\n", lost, err->text);
+    else
+        fprintf(stderr, "mcpplan-exec-cpu: %s\n", err->text);
+}
+
 static enum mcp_status check_world(const struct mcp_cpu_world *world,
                                    const struct mcp_program *program, struct mcp_error *err)
 {
@@ -95,6 +106,7 @@ static enum mcp_status open_run(struct mcp_arena *arena, struct mcp_cpu_world *w
                                 struct mcp_error *err)
 {
     const struct mcp_cpu_options cpu = {.timeout_s = setting->options->timeout_s};
+    mcp_cpu_world_limit(world, setting->options->timeout_s);
     setting->rank = mcp_cpu_world_rank(world);
     setting->calls = &mcp_cpu_backend;
     MCP_TRY(mcp_cpu_backend_open(arena, world, setting->program, &cpu, &setting->backend, err));
@@ -118,7 +130,7 @@ static enum mcp_status run_rank(struct mcp_arena *arena, struct mcp_cpu_world *w
     MCP_TRY(settle(world, open_run(arena, world, &setting, &run, &err), &err));
     enum mcp_status status = mcp_run_steps(run, &err);
     if (status != MCP_OK) { /* others wait for this rank */
-        fprintf(stderr, "mcpplan-exec-cpu: %s\n", err.text);
+        tell_end(world, status, &err);
         mcp_cpu_world_abort(world, (int)status);
     }
     return status;
@@ -133,6 +145,7 @@ int main(int argc, char **argv)
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     sigprocmask(SIG_BLOCK, &term, NULL); /* before any thread: a checkpoint, then the end */
+    signal(SIGXFSZ, SIG_IGN);            /* a file that may not grow is an error like a full disk */
     enum mcp_status status = mcp_cpu_world_open(arena, &argc, &argv, &world, &err);
     if (status == MCP_OK)
         status = run_rank(arena, world, argc, argv);

@@ -25,6 +25,17 @@ static bool is_vocabulary(const struct mcp_weight *weight)
     return false;
 }
 
+int64_t mcp_part_parameters(const struct mcp_plan *plan, const struct mcp_layer_type *type,
+                            int part)
+{
+    const struct mcp_weight *weight = &type->weights[part];
+    const int64_t rows = is_vocabulary(weight)
+                             ? type->facts.vocab_size
+                             : mcp_weight_global_rows(weight, plan->tensor_parallel);
+    const int64_t experts = weight->expert ? (int64_t)weight->copies * plan->expert_parallel : 1;
+    return rows * mcp_weight_global_columns(weight, plan->tensor_parallel) * experts;
+}
+
 static void set_name(const struct listing *list, const struct mcp_weight *weight,
                      struct mcp_piece *piece)
 {

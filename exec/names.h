@@ -41,4 +41,8 @@ int mcp_flat_pieces(struct mcp_arena *arena, const struct mcp_flat_key *key,
 int64_t mcp_piece_within(const struct mcp_piece *piece, int64_t first, int64_t count,
                          int64_t *begin);
 
+/* Elements of a part of a layer, over all ranks; padding left out. */
+int64_t mcp_part_parameters(const struct mcp_plan *plan, const struct mcp_layer_type *type,
+                            int part);
+
 #endif

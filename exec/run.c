@@ -5,11 +5,15 @@
 #include "exec/run_logs.h"
 #include "exec/save.h"
 #include "exec/spans.h"
+#include "exec/watch.h"
 #include "step/dump.h"
 #include "step/verify.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+enum { MAX_BAD_STEPS = 10 }; /* whose loss or gradients are not finite, in a row */
 
 struct mcp_run {
     struct mcp_arena *arena;
@@ -20,6 +24,7 @@ struct mcp_run {
     struct mcp_saved_rank saved;
     struct mcp_run_logs logs;
     struct mcp_spans spans;
+    struct mcp_watch *watch;           /* NULL: never */
     struct mcp_checkpoint_state state; /* steps done, data seen */
     int64_t checkpointed;              /* steps of the newest checkpoint; -1: none */
 };
@@ -43,7 +48,10 @@ static enum mcp_status load(struct mcp_arena *arena, const char *path, bool veri
 enum mcp_status mcp_run_load(struct mcp_arena *arena, const struct mcp_run_options *options,
                              struct mcp_program *out, struct mcp_error *err)
 {
-    return load(arena, options->program, !options->no_verify, out, err);
+    MCP_TRY(load(arena, options->program, !options->no_verify, out, err));
+    for (int t = 0; t < out->num_types; t++)
+        out->types[t].facts.residual_init_std *= options->residual_init_scale;
+    return MCP_OK;
 }
 
 enum mcp_status mcp_run_load_frozen(struct mcp_arena *arena, const struct mcp_run_options *options,
@@ -156,6 +164,25 @@ static enum mcp_status save(struct mcp_run *run, struct mcp_error *err)
     return mcp_save_run(&run->saved, folder, &run->state, err);
 }
 
+/* Rank 0 writes what the newest checkpoint holds as a model of Hugging Face's. */
+static enum mcp_status export_weights(struct mcp_run *run, struct mcp_error *err)
+{
+    const struct mcp_run_options *options = run->setting.options;
+    const struct mcp_program *program = run->setting.program;
+    const struct mcp_checkpoint *checkpoint = NULL;
+    enum mcp_hf_naming naming;
+    enum mcp_status status = MCP_OK;
+    if (run->setting.rank == 0) {
+        status = mcp_checkpoint_open(run->arena, options->checkpoint_dir, run->state.step, false,
+                                     &checkpoint, err);
+        if (status == MCP_OK)
+            status = mcp_hf_naming_for(program, &naming, err);
+        if (status == MCP_OK)
+            status = mcp_hf_write(options->export_path, naming, program, checkpoint, err);
+    }
+    return mcp_all_or_none(&run->saved, status, "write the model's file", err);
+}
+
 static bool is_due(const struct mcp_run *run)
 {
     int64_t every = run->setting.options->checkpoint_every;
@@ -170,6 +197,11 @@ enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setti
     struct mcp_run *run = MCP_NEW(arena, struct mcp_run);
     struct mcp_train_options train = mcp_run_train_options(setting->options);
     train.frozen = setting->frozen;
+    if (setting->options->watch_every > 0) {
+        run->watch = mcp_watch_new(arena, setting->program);
+        train.interpret.look = mcp_watch_op;
+        train.interpret.look_context = run->watch;
+    }
     run->arena = arena;
     run->setting = *setting;
     *out = run;
@@ -190,13 +222,25 @@ enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setti
                               : MCP_OK;
 }
 
+static bool is_watched(const struct mcp_run *run)
+{
+    const struct mcp_run_options *options = run->setting.options;
+    return run->state.step % options->watch_every == 0 || run->state.step + 1 == options->steps;
+}
+
 static enum mcp_status run_step(struct mcp_run *run, struct mcp_step_report *report,
                                 struct mcp_error *err)
 {
     const struct mcp_run_observer *observer = &run->setting.observer;
     double wait_s = 0;
     MCP_TRY(mcp_feed_step(run->feed, run->state.sequences_seen, &wait_s, err));
+    const bool watched = run->watch != NULL && is_watched(run);
+    if (watched)
+        mcp_watch_begin(run->watch, &run->saved);
     MCP_TRY(mcp_trainer_step(run->trainer, report, err));
+    if (watched)
+        MCP_TRY(mcp_watch_end(run->watch, err));
+    run->logs.watch = watched ? run->watch : NULL;
     if (run->setting.options->timeline != NULL)
         MCP_TRY(mcp_spans_take(&run->spans, mcp_trainer_interpreter(run->trainer), report->step_s,
                                err));
@@ -219,15 +263,33 @@ static enum mcp_status is_over(struct mcp_run *run, bool *over, struct mcp_error
     return MCP_OK;
 }
 
+/* Alike on all ranks. */
+static enum mcp_status give_up(const struct mcp_step_report *report, struct mcp_error *err)
+{
+    char where[32] = "";
+    if (report->first_bad_rank >= 0)
+        snprintf(where, sizeof where, " on rank %d", report->first_bad_rank);
+    return mcp_fail(err, MCP_RUN_FAILURE,
+                    "the loss%s or gradients were not finite in %d steps in a row, the last one "
+                    "step %lld: go on from an earlier checkpoint with a lower learning rate",
+                    where, MAX_BAD_STEPS, (long long)report->step);
+}
+
 enum mcp_status mcp_run_steps(struct mcp_run *run, struct mcp_error *err)
 {
     const struct mcp_run_options *options = run->setting.options;
     struct mcp_step_report report = {0};
     bool over = false;
+    int bad_steps = 0;
     while (run->state.step < options->steps && !over) {
         MCP_TRY(run_step(run, &report, err));
+        bad_steps = report.skipped || !isfinite(report.loss) ? bad_steps + 1 : 0;
+        if (bad_steps == MAX_BAD_STEPS)
+            return give_up(&report, err);
         MCP_TRY(is_over(run, &over, err));
     }
     MCP_TRY(save(run, err));
+    if (options->export_path != NULL)
+        MCP_TRY(export_weights(run, err));
     return options->timeline == NULL ? MCP_OK : write_timeline(run, err);
 }

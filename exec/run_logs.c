@@ -3,22 +3,17 @@
 
 #include "exec/names.h"
 
-enum { MAX_ALARMS = 16 };
+#include <stdio.h>
+
+enum { MAX_ALARMS = 64 };
 
 static int64_t layer_parameters(const struct mcp_program *program,
                                 const struct mcp_layer_type *type)
 {
-    const struct mcp_plan *plan = &program->plan;
     int64_t total = 0;
-    for (int i = 0; i < type->num_weights; i++) {
-        const struct mcp_weight *w = &type->weights[i];
-        int64_t rows = mcp_weight_global_rows(w, plan->tensor_parallel);
-        int64_t experts = w->expert ? (int64_t)w->copies * plan->expert_parallel : 1;
-        bool table = type->facts.vocab_local > 0 && w->rows == type->facts.vocab_local;
-        if (!w->duplicate)
-            total += (table ? type->facts.vocab_size : rows) *
-                     mcp_weight_global_columns(w, plan->tensor_parallel) * experts;
-    }
+    for (int part = 0; part < type->num_weights; part++)
+        if (!type->weights[part].duplicate)
+            total += mcp_part_parameters(&program->plan, type, part);
     return total;
 }
 
@@ -70,7 +65,31 @@ static struct mcp_step_metrics metrics_of(const struct mcp_run_logs *logs,
     metrics.parameters = logs->parameters;
     metrics.skipped = report->skipped;
     metrics.warming_up = report->step < setting->options->warmup_steps;
+    if (setting->options->flops_per_token > 0)
+        metrics.flops_per_token = setting->options->flops_per_token;
+    if (setting->options->peak_flops_per_s > 0)
+        metrics.peak_flops_per_s = setting->options->peak_flops_per_s;
+    if (logs->watch != NULL)
+        mcp_watch_fill(logs->watch, &metrics);
     return metrics;
+}
+
+/* The user hears of one group or layer for each kind of alarm; files have all. */
+static void tell(const struct mcp_run_observer *observer, const struct mcp_alarm *alarms, int count)
+{
+    int told[MCP_NUM_ALARM_KINDS] = {0};
+    char text[sizeof alarms->text + 40];
+    for (int i = 0; i < count; i++)
+        told[alarms[i].kind]++;
+    for (int i = 0; i < count; i++) {
+        const int others = told[alarms[i].kind] - 1;
+        if (others < 0)
+            continue;
+        if (others > 0)
+            snprintf(text, sizeof text, "%s (and so for %d more)", alarms[i].text, others);
+        observer->note(observer->context, others > 0 ? text : alarms[i].text);
+        told[alarms[i].kind] = 0;
+    }
 }
 
 enum mcp_status mcp_run_logs_step(struct mcp_run_logs *logs, const struct mcp_run_setting *setting,
@@ -80,8 +99,7 @@ enum mcp_status mcp_run_logs_step(struct mcp_run_logs *logs, const struct mcp_ru
     const struct mcp_step_metrics metrics = metrics_of(logs, setting, report);
     struct mcp_alarm alarms[MAX_ALARMS];
     int count = mcp_monitor_step(logs->monitor, &metrics, alarms, MAX_ALARMS);
-    for (int i = 0; i < count; i++)
-        observer->note(observer->context, alarms[i].text);
+    tell(observer, alarms, count);
     if (logs->log != NULL)
         MCP_TRY(mcp_run_log_step(logs->log, &metrics, alarms, count, err));
     if (logs->events == NULL)

@@ -4,12 +4,14 @@
 
 #include "exec/run.h"
 #include "exec/run_log.h"
+#include "exec/watch.h"
 
 struct mcp_run_logs {
     struct mcp_monitor *monitor;
-    struct mcp_run_log *log;   /* NULL: not asked for */
-    struct mcp_events *events; /* NULL: not asked for */
-    int64_t parameters;        /* of the model */
+    struct mcp_run_log *log;       /* NULL: not asked for */
+    struct mcp_events *events;     /* NULL: not asked for */
+    int64_t parameters;            /* of the model */
+    const struct mcp_watch *watch; /* of this step; NULL: not looked at */
 };
 
 /* Goes on from `first_step`. */

@@ -26,10 +26,12 @@ static const struct entry entries[] = {
     ENTRY("timeline", WORD, timeline),
     ENTRY("tensorboard-dir", WORD, tensorboard_dir),
     ENTRY("checkpoint-dir", WORD, checkpoint_dir),
+    ENTRY("export", WORD, export_path),
     ENTRY("init-from", WORD, init_from),
     ENTRY("steps", COUNT, steps),
     ENTRY("freeze-step", COUNT, freeze_step),
     ENTRY("checkpoint-every", COUNT, checkpoint_every),
+    ENTRY("watch-every", COUNT, watch_every),
     ENTRY("resume", FLAG, resume),
     ENTRY("no-verify", FLAG, no_verify),
     ENTRY("seed", COUNT, seed),
@@ -43,7 +45,10 @@ static const struct entry entries[] = {
     ENTRY("epsilon", NUMBER, epsilon),
     ENTRY("weight-decay", NUMBER, weight_decay),
     ENTRY("clip-norm", NUMBER, clip_norm),
+    ENTRY("residual-init-scale", NUMBER, residual_init_scale),
     ENTRY("timeout-s", NUMBER, timeout_s),
+    ENTRY("flops-per-token", NUMBER, flops_per_token),
+    ENTRY("peak-flops-per-s", NUMBER, peak_flops_per_s),
 };
 enum { NUM_ENTRIES = sizeof entries / sizeof *entries };
 
@@ -58,7 +63,9 @@ struct mcp_run_options mcp_run_options_default(void)
                                     .epsilon = train.epsilon,
                                     .weight_decay = train.weight_decay,
                                     .clip_norm = train.clip_norm,
-                                    .timeout_s = 300};
+                                    .residual_init_scale = 1,
+                                    .timeout_s = 300,
+                                    .watch_every = 10};
 }
 
 /* Both of the structs' fields begin at `entry->offset`. */
@@ -127,6 +134,10 @@ enum mcp_status mcp_run_options_parse(int argc, char **argv, struct mcp_run_opti
     }
     if (out->program == NULL || out->data == NULL)
         return mcp_fail(err, MCP_USAGE, "--program and --data are needed");
+    if (out->export_path != NULL && out->checkpoint_dir == NULL)
+        return mcp_fail(err, MCP_USAGE,
+                        "--export writes what a checkpoint holds: give "
+                        "--checkpoint-dir too");
     if ((out->frozen_program != NULL) != (out->freeze_step > 0))
         return mcp_fail(
             err, MCP_USAGE,

@@ -13,10 +13,12 @@ struct mcp_run_options {
     const char *timeline;        /* of the fastest step; NULL: none */
     const char *tensorboard_dir; /* event files; NULL: none */
     const char *checkpoint_dir;  /* NULL: none */
+    const char *export_path;     /* safetensors of Hugging Face's names, at the end; NULL: none */
     const char *init_from;       /* a Hugging Face model's weights; NULL: new ones */
     int64_t steps;
     int64_t freeze_step;      /* first step of frozen_program, from 1 on */
     int64_t checkpoint_every; /* steps; 0: at the end alone */
+    int64_t watch_every;      /* steps between looks at groups and activations; 0: never */
     bool resume;              /* from the newest checkpoint of checkpoint_dir */
     bool no_verify;           /* run the program unseen */
     int64_t seed;
@@ -24,7 +26,10 @@ struct mcp_run_options {
     int64_t warmup_steps, decay_steps;
     int64_t decay; /* enum mcp_decay */
     double beta1, beta2, epsilon, weight_decay, clip_norm;
-    double timeout_s; /* of transfers that do not move */
+    double residual_init_scale; /* of what new residual projections begin with */
+    double timeout_s;           /* of transfers that do not move */
+    double flops_per_token;     /* of the model, training; 0: unknown */
+    double peak_flops_per_s;    /* of all ranks together; 0: unknown */
 };
 
 struct mcp_run_options mcp_run_options_default(void);

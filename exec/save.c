@@ -126,9 +126,8 @@ enum mcp_status mcp_save_rank(const struct mcp_saved_rank *saved, const char *fo
 
 /* --- all ranks --- */
 
-/* Every rank fails where one does. A rank that succeeded learns which one did not. */
-static enum mcp_status all_or_none(const struct mcp_saved_rank *saved, enum mcp_status mine,
-                                   const char *doing, struct mcp_error *err)
+enum mcp_status mcp_all_or_none(const struct mcp_saved_rank *saved, enum mcp_status mine,
+                                const char *doing, struct mcp_error *err)
 {
     double failed = mine == MCP_OK ? -1 : saved->rank->rank;
     const enum mcp_status status =
@@ -172,12 +171,12 @@ static enum mcp_status save_run(struct mcp_arena *arena, const struct mcp_saved_
     struct mcp_file_digest *digests = MCP_ARRAY(arena, world, struct mcp_file_digest);
     enum mcp_status status =
         rank == 0 ? mcp_checkpoint_begin(arena, folder, state->step, err) : MCP_OK;
-    MCP_TRY(all_or_none(saved, status, "begin a checkpoint", err));
+    MCP_TRY(mcp_all_or_none(saved, status, "begin a checkpoint", err));
     status = mcp_save_rank(saved, folder, state->step, &digests[rank], err);
-    MCP_TRY(all_or_none(saved, status, "write its part of a checkpoint", err));
+    MCP_TRY(mcp_all_or_none(saved, status, "write its part of a checkpoint", err));
     MCP_TRY(share_digests(arena, saved, world, digests, err));
     status = rank == 0 ? commit(arena, folder, state, world, digests, err) : MCP_OK;
-    return all_or_none(saved, status, "finish a checkpoint", err);
+    return mcp_all_or_none(saved, status, "finish a checkpoint", err);
 }
 
 enum mcp_status mcp_save_run(const struct mcp_saved_rank *saved, const char *folder,
@@ -294,11 +293,11 @@ enum mcp_status mcp_load_newest(struct mcp_arena *arena, const struct mcp_saved_
         status = mcp_checkpoint_newest(arena, folder, out, passed_over, err);
         step = status == MCP_OK && *out != NULL ? (double)mcp_checkpoint_state(*out).step : -1;
     }
-    MCP_TRY(all_or_none(saved, status, "open a checkpoint", err));
+    MCP_TRY(mcp_all_or_none(saved, status, "open a checkpoint", err));
     MCP_TRY(saved->calls->agree(saved->backend, &step, 1, '>', err));
     if (step < 0)
         return MCP_OK;
     if (*out == NULL)
         status = mcp_checkpoint_open(arena, folder, (int64_t)step, false, out, err);
-    return all_or_none(saved, status, "open the checkpoint", err);
+    return mcp_all_or_none(saved, status, "open the checkpoint", err);
 }

@@ -14,6 +14,11 @@ struct mcp_saved_rank {
     struct mcp_backend *backend;
 };
 
+/* Of all ranks, when `mine` is how this one fared with `doing`: every rank fails where one
+ * does, with its own reason or naming the rank that has one. */
+enum mcp_status mcp_all_or_none(const struct mcp_saved_rank *saved, enum mcp_status mine,
+                                const char *doing, struct mcp_error *err);
+
 /* Writes this rank's file of the checkpoint of `step`. Needs host memory for what it
  * owns of weights and optimizer states. */
 enum mcp_status mcp_save_rank(const struct mcp_saved_rank *saved, const char *folder, int64_t step,

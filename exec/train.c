@@ -103,13 +103,26 @@ static void set_inputs(struct mcp_trainer *trainer)
         .tokens = mcp_batch_sequences(program) * mcp_sequence_tokens(program)};
 }
 
+static enum mcp_status find_first_bad(struct mcp_trainer *trainer, bool is_good, int *first_bad,
+                                      struct mcp_error *err)
+{
+    const int world = mcp_plan_world(&trainer->rank.program->plan);
+    double first = is_good ? world : trainer->rank.rank;
+    MCP_TRY(trainer->calls->agree(trainer->backend, &first, 1, '<', err));
+    *first_bad = first < world ? (int)first : -1;
+    return MCP_OK;
+}
+
 /* Ranks have the loss of their own tokens, and those of a tensor group the same one. */
-static enum mcp_status agree_on_loss(struct mcp_trainer *trainer, struct mcp_error *err)
+static enum mcp_status agree_on_loss(struct mcp_trainer *trainer, int *first_bad,
+                                     struct mcp_error *err)
 {
     double loss = trainer->rank.outputs.loss / trainer->rank.program->plan.tensor_parallel;
+    const bool is_good = isfinite(loss);
     MCP_TRY(trainer->calls->agree(trainer->backend, &loss, 1, '+', err));
     trainer->rank.outputs.loss = loss;
-    return MCP_OK;
+    *first_bad = -1;
+    return isfinite(loss) ? MCP_OK : find_first_bad(trainer, is_good, first_bad, err);
 }
 
 enum mcp_status mcp_trainer_step(struct mcp_trainer *trainer, struct mcp_step_report *report,
@@ -123,7 +136,8 @@ enum mcp_status mcp_trainer_step(struct mcp_trainer *trainer, struct mcp_step_re
     }
     set_inputs(trainer);
     MCP_TRY(mcp_interpret_step(trainer->interpreter, err));
-    MCP_TRY(agree_on_loss(trainer, err));
+    int first_bad = -1;
+    MCP_TRY(agree_on_loss(trainer, &first_bad, err));
     const struct mcp_step_inputs *in = &trainer->rank.inputs;
     const struct mcp_step_outputs *out = &trainer->rank.outputs;
     *report = (struct mcp_step_report){
@@ -134,7 +148,8 @@ enum mcp_status mcp_trainer_step(struct mcp_trainer *trainer, struct mcp_step_re
         .learning_rate = in->learning_rate,
         .step_s = trainer->calls->clock(trainer->backend) - start_s,
         .peak_bytes = mcp_pool_peak_bytes(mcp_interpreter_pool(trainer->interpreter)),
-        .skipped = out->skipped};
+        .skipped = out->skipped,
+        .first_bad_rank = first_bad};
     return MCP_OK;
 }
 

@@ -40,6 +40,7 @@ struct mcp_step_report { /* alike on all ranks but for seconds */
     double data_wait_s; /* set by the trainer's owner */
     int64_t peak_bytes; /* that live at once on this rank, as planned */
     bool skipped;
+    int first_bad_rank; /* whose own loss was not finite; -1: none's */
 };
 
 struct mcp_trainer;

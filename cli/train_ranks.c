@@ -1,0 +1,148 @@
+/* cli/train_ranks.c: mpirun as a child, and what it says. */
+#include "cli/train_ranks.h"
+
+#include "core/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SPEAKER "mcpplan-exec-cpu: "
+#define NOTE SPEAKER "note: "
+#define MEMORY ", which is how memory that runs out ends a process"
+
+/* What was said of why the run ends. */
+struct last_words {
+    struct mcp_error rank, signal;
+    bool in_banner;       /* between mpirun's lines of dashes */
+    char of_mpirun[4096]; /* told if nobody says anything better */
+};
+
+/* "... process rank 1 with PID 71 on node a exited on signal 9 (Killed)." */
+static bool find_signal(const char *line, struct mcp_error *out)
+{
+    const char *at = strstr(line, "process rank ");
+    unsigned long rank;
+    int number;
+    if (at == NULL || sscanf(at, "process rank %lu", &rank) != 1)
+        return false;
+    at = strstr(at, "exited on signal ");
+    if (at == NULL || sscanf(at, "exited on signal %d", &number) != 1)
+        return false;
+    mcp_fail(out, MCP_RUN_FAILURE, "rank %lu was ended by signal %d (%s)%s", rank, number,
+             strsignal(number), number == SIGKILL ? MEMORY : "");
+    return true;
+}
+
+static void take_reason(struct last_words *words, const char *line)
+{
+    const char *reason = line + strlen(SPEAKER);
+    if (words->rank.text[0] == '\0')
+        mcp_fail(&words->rank, MCP_RUN_FAILURE, "%.*s", (int)strcspn(reason, "\n"), reason);
+}
+
+static void keep(struct last_words *words, const char *line)
+{
+    const size_t length = strlen(words->of_mpirun);
+    snprintf(words->of_mpirun + length, sizeof words->of_mpirun - length, "%s", line);
+}
+
+/* mpirun's banners, and lines that begin with [host:process], tell of its own ways; but one
+ * may say why nothing could start. */
+static void take_line(struct last_words *words, const char *line)
+{
+    const bool dashes = mcp_starts_with(line, "----------");
+    if (dashes) {
+        words->in_banner = !words->in_banner;
+        return;
+    }
+    if (find_signal(line, &words->signal))
+        return;
+    if (mcp_starts_with(line, SPEAKER) && !mcp_starts_with(line, NOTE))
+        take_reason(words, line);
+    else if (words->in_banner || line[0] == '[')
+        keep(words, line);
+    else
+        fputs(line, stderr);
+}
+
+static void listen_to(int pipe_end, struct last_words *words)
+{
+    char line[4096];
+    FILE *file = fdopen(pipe_end, "r");
+    while (file != NULL && (fgets(line, sizeof line, file) != NULL || errno == EINTR)) {
+        if (feof(file))
+            break;
+        take_line(words, line);
+        errno = 0;
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+static void become(const char *const *argv, const int *ends)
+{
+    if (ends != NULL) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+    }
+    execvp(argv[0], (char *const *)(const void *)argv);
+    _exit(127);
+}
+
+static enum mcp_status how_it_ended(const char *program, int status, const struct last_words *words,
+                                    struct mcp_error *err)
+{
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : MCP_RUN_FAILURE;
+    const bool ours = code >= MCP_CHECK_FAILED && code <= MCP_RUN_FAILURE;
+    const enum mcp_status why = ours ? (enum mcp_status)code : MCP_RUN_FAILURE;
+    if (WIFEXITED(status) && code == 0)
+        return MCP_OK;
+    if (WIFSIGNALED(status))
+        return mcp_fail(err, MCP_RUN_FAILURE, "%s was ended by signal %d (%s)%s", program,
+                        WTERMSIG(status), strsignal(WTERMSIG(status)),
+                        WTERMSIG(status) == SIGKILL ? MEMORY : "");
+    if (code == 127)
+        return mcp_fail(err, MCP_RUN_FAILURE, "cannot start %s: is it installed (make deps, make)?",
+                        program);
+    if (words->rank.text[0] != '\0' && why != MCP_RUN_FAILURE)
+        return mcp_fail(err, why, "%s", words->rank.text);
+    if (words->signal.text[0] != '\0')
+        return mcp_fail(err, MCP_RUN_FAILURE, "%s", words->signal.text);
+    if (words->rank.text[0] != '\0')
+        return mcp_fail(err, why, "%s", words->rank.text);
+    fputs(words->of_mpirun, stderr);
+    return mcp_fail(err, why, "the run has failed; what its ranks said is above");
+}
+
+enum mcp_status mcp_train_ranks(const char *const *argv, bool is_mpirun, struct mcp_error *err)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
+    struct last_words words = {.in_banner = false};
+    int status = 0, ends[2] = {-1, -1};
+    if (is_mpirun && pipe(ends) != 0)
+        return mcp_fail(err, MCP_RUN_FAILURE, "cannot make a pipe: %s", strerror(errno));
+    pid_t child = fork();
+    if (child == 0)
+        become(argv, is_mpirun ? ends : NULL);
+    if (is_mpirun)
+        close(ends[1]);
+    if (child < 0) {
+        const int reason = errno;
+        if (is_mpirun)
+            close(ends[0]);
+        return mcp_fail(err, MCP_RUN_FAILURE, "cannot start %s: %s", argv[0], strerror(reason));
+    }
+    sigaction(SIGINT, &ignore, &before); /* the ranks get it, and end */
+    if (is_mpirun)
+        listen_to(ends[0], &words);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    sigaction(SIGINT, &before, NULL);
+    return how_it_ended(argv[0], status, &words, err);
+}

@@ -1,0 +1,320 @@
+/* exec/watch.c: norms of parts and moments of the residual stream, over all ranks. */
+#include "exec/watch.h"
+
+#include "exec/bf16.h"
+#include "exec/init.h"
+#include "exec/names.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CHUNK = 4096 };
+
+struct norms { /* sums of squares */
+    double gradient, weight, update;
+};
+struct moments {
+    double count, sum, sum_squares;
+};
+
+struct mcp_watch {
+    const struct mcp_program *program;
+    const struct mcp_saved_rank *rank; /* NULL: this step is not watched */
+    int *first_group;                  /* [num_layers] */
+    struct mcp_group_metrics *groups;
+    bool *is_bias;       /* [num_groups] */
+    struct norms *norms; /* [num_groups] */
+    int num_groups, num_activations;
+    struct mcp_activation_metrics *activations; /* [num_layers] */
+    struct moments *moments;                    /* [num_layers], of what the layer reads */
+    bool *seen;                                 /* [num_layers], on this rank */
+};
+
+/* --- groups --- */
+
+/* A table that is another's twin is that one's group. */
+static void add_groups(struct mcp_watch *watch, struct mcp_arena *arena, int layer,
+                       const struct mcp_layer_type *type)
+{
+    watch->first_group[layer] = watch->num_groups;
+    for (int part = 0; part < type->num_weights; part++) {
+        const struct mcp_weight *weight = &type->weights[part];
+        if (weight->duplicate)
+            continue;
+        watch->is_bias[watch->num_groups] = weight->init == MCP_INIT_ZERO;
+        watch->groups[watch->num_groups++] = (struct mcp_group_metrics){
+            .name = mcp_format(arena, "layers.%d.%s", layer, weight->name),
+            .parameters = mcp_part_parameters(&watch->program->plan, type, part)};
+    }
+}
+
+static int group_of(const struct mcp_watch *watch, int layer, const struct mcp_layer_type *type,
+                    int part)
+{
+    int group = watch->first_group[layer];
+    for (int i = 0; i < part; i++)
+        group += !type->weights[i].duplicate;
+    return group;
+}
+
+/* A layer's type is that of any entry which runs it. */
+static const struct mcp_layer_type **types_of(struct mcp_arena *arena,
+                                              const struct mcp_program *program)
+{
+    const struct mcp_layer_type **types =
+        MCP_ARRAY(arena, program->num_layers + 1, const struct mcp_layer_type *);
+    for (int l = 0; l < program->num_lists; l++)
+        for (int e = 0; e < program->lists[l].num_entries; e++) {
+            const struct mcp_entry *entry = &program->lists[l].entries[e];
+            types[entry->layer] = &program->types[entry->type];
+        }
+    return types;
+}
+
+struct mcp_watch *mcp_watch_new(struct mcp_arena *arena, const struct mcp_program *program)
+{
+    struct mcp_watch *watch = MCP_NEW(arena, struct mcp_watch);
+    const struct mcp_layer_type **types = types_of(arena, program);
+    int total = 0;
+    for (int layer = 0; layer < program->num_layers; layer++)
+        total += types[layer] != NULL ? types[layer]->num_weights : 0;
+    watch->program = program;
+    watch->first_group = MCP_ARRAY(arena, program->num_layers + 1, int);
+    watch->groups = MCP_ARRAY(arena, total + 1, struct mcp_group_metrics);
+    watch->is_bias = MCP_ARRAY(arena, total + 1, bool);
+    watch->norms = MCP_ARRAY(arena, total + 1, struct norms);
+    watch->activations = MCP_ARRAY(arena, program->num_layers + 1, struct mcp_activation_metrics);
+    watch->moments = MCP_ARRAY(arena, program->num_layers + 1, struct moments);
+    watch->seen = MCP_ARRAY(arena, program->num_layers + 1, bool);
+    for (int layer = 0; layer < program->num_layers; layer++)
+        if (types[layer] != NULL)
+            add_groups(watch, arena, layer, types[layer]);
+    return watch;
+}
+
+/* --- activations --- */
+
+/* `count` elements from `first` on, as fp32. */
+static void load(const struct mcp_saved_rank *rank, const void *memory, unsigned char dtype,
+                 int64_t first, int count, float *out)
+{
+    uint16_t halves[CHUNK];
+    if (dtype == MCP_F32) {
+        rank->calls->read(rank->backend, (const char *)memory + first * 4, out, count * 4);
+        return;
+    }
+    rank->calls->read(rank->backend, (const char *)memory + first * 2, halves, count * 2);
+    for (int i = 0; i < count; i++)
+        out[i] = mcp_from_bf16(halves[i]);
+}
+
+static int chunk_of(int64_t left)
+{
+    return left < CHUNK ? (int)left : CHUNK;
+}
+
+static void add_moments(const struct mcp_saved_rank *rank, const void *memory, unsigned char dtype,
+                        int64_t elements, struct moments *sums)
+{
+    float values[CHUNK];
+    for (int64_t at = 0; at < elements; at += CHUNK) {
+        const int count = chunk_of(elements - at);
+        load(rank, memory, dtype, at, count, values);
+        for (int i = 0; i < count; i++) {
+            sums->sum += (double)values[i];
+            sums->sum_squares += (double)values[i] * (double)values[i];
+        }
+        sums->count += count;
+    }
+}
+
+void mcp_watch_op(void *context, enum mcp_block_role role, const struct mcp_launch *launch)
+{
+    struct mcp_watch *watch = context;
+    const struct mcp_op *op = launch->op;
+    if (watch->rank == NULL || role != MCP_FORWARD || op->stream != MCP_STREAM_COMPUTE ||
+        launch->microbatch != 0 || launch->layer >= watch->program->num_layers ||
+        watch->seen[launch->layer])
+        return;
+    for (int i = 0; i < op->num_reads; i++) {
+        const struct mcp_operand read = op->reads[i];
+        if (read.space != MCP_SPACE_FRAME || read.index != MCP_FRAME_X || read.layer_offset != 0)
+            continue;
+        const struct mcp_buffer *x = mcp_operand_buffer(watch->program, launch->type, read);
+        if (launch->reads[i] == NULL || (x->dtype != MCP_F32 && x->dtype != MCP_BF16))
+            continue;
+        watch->seen[launch->layer] = true;
+        add_moments(watch->rank, launch->reads[i], x->dtype,
+                    launch->read_bytes[i] / (x->dtype == MCP_F32 ? 4 : 2),
+                    &watch->moments[launch->layer]);
+        return;
+    }
+}
+
+void mcp_watch_begin(struct mcp_watch *watch, const struct mcp_saved_rank *rank)
+{
+    watch->rank = rank;
+    memset(watch->norms, 0, (size_t)watch->num_groups * sizeof *watch->norms);
+    memset(watch->moments, 0, (size_t)watch->program->num_layers * sizeof *watch->moments);
+    memset(watch->seen, 0, (size_t)watch->program->num_layers * sizeof *watch->seen);
+}
+
+/* --- norms --- */
+
+struct adam { /* what the last step of an element was */
+    double rate, decay, epsilon, correction1, correction2;
+    bool frozen, skipped;
+};
+
+static struct adam adam_of(const struct mcp_rank *rank, const struct mcp_flat_place *place,
+                           const struct mcp_weight *weight)
+{
+    const struct mcp_step_inputs *in = &rank->inputs;
+    const bool decays = weight->init == MCP_INIT_NORMAL || weight->init == MCP_INIT_RESIDUAL;
+    const bool frozen = place->gradients == NULL;
+    const double steps = (double)(in->step + 1);
+    return (struct adam){.rate = in->learning_rate,
+                         .decay = decays ? in->weight_decay : 0,
+                         .epsilon = in->epsilon,
+                         .correction1 = 1 / (1 - pow(in->beta1, steps)),
+                         .correction2 =
+                             1 / (1 - pow(in->beta2, frozen ? (double)in->freeze_step : steps)),
+                         .frozen = frozen,
+                         .skipped = rank->outputs.skipped};
+}
+
+/* w' = w - rate (step + decay w), so w' - w = -rate (step + decay w') / (1 - rate decay). */
+static double update_of(const struct adam *adam, double weight, double first, double second)
+{
+    if (adam->skipped || (adam->frozen && !(second > 0)))
+        return 0;
+    const double step =
+        first * adam->correction1 / (sqrt(second * adam->correction2) + adam->epsilon);
+    return adam->rate * (step + adam->decay * weight) / (1 - adam->rate * adam->decay);
+}
+
+struct range { /* of a place, from its first element */
+    int64_t first, count;
+};
+
+static void add_updates(const struct mcp_saved_rank *rank, const struct mcp_flat_place *place,
+                        const struct adam *adam, struct range range, struct norms *sums)
+{
+    float weights[CHUNK], first[CHUNK], second[CHUNK];
+    const int64_t stride = place->state_stride * 4;
+    const char *held = place->weights + (place->first - place->held_first) * 4;
+    const char *truth = place->has_master ? place->state : held;
+    const char *moments = place->state + (place->has_master ? stride : 0);
+    for (int64_t at = 0; at < range.count; at += CHUNK) {
+        const int count = chunk_of(range.count - at);
+        load(rank, truth, MCP_F32, range.first + at, count, weights);
+        load(rank, moments, MCP_F32, range.first + at, count, first);
+        load(rank, moments + stride, MCP_F32, range.first + at, count, second);
+        for (int i = 0; i < count; i++) {
+            const double w = (double)weights[i];
+            const double update = update_of(adam, w, (double)first[i], (double)second[i]);
+            sums->weight += w * w;
+            sums->update += update * update;
+        }
+    }
+}
+
+static void add_gradients(const struct mcp_saved_rank *rank, const struct mcp_flat_place *place,
+                          struct range range, struct norms *sums)
+{
+    float values[CHUNK];
+    const double scale = 1 / rank->rank->inputs.loss_scale;
+    for (int64_t at = 0; place->gradients != NULL && at < range.count; at += CHUNK) {
+        const int count = chunk_of(range.count - at);
+        load(rank, place->gradients, place->gradients_dtype, range.first + at, count, values);
+        for (int i = 0; i < count; i++)
+            sums->gradient += (double)values[i] * scale * ((double)values[i] * scale);
+    }
+    if (place->gradients == NULL)
+        sums->gradient = (double)NAN;
+}
+
+/* Every element once: of ranks that hold all the first, of replicated parts tensor rank 0. */
+static void add_place(struct mcp_watch *watch, int layer, const struct mcp_layer_type *type,
+                      const struct mcp_flat_place *place)
+{
+    struct mcp_arena *scratch = mcp_arena_new();
+    const struct mcp_saved_rank *rank = watch->rank;
+    const struct mcp_flat_key key = {&watch->program->plan, rank->rank->rank, layer, type,
+                                     place->flat};
+    struct mcp_piece *pieces;
+    const int count = mcp_flat_pieces(scratch, &key, &pieces);
+    for (int i = 0; i < count; i++) {
+        const struct mcp_piece *piece = &pieces[i];
+        int64_t begin;
+        const int64_t elements = mcp_piece_within(piece, place->first, place->count, &begin);
+        const struct range range = {piece->offset + begin - place->first, elements};
+        if (elements == 0 || !piece->owned)
+            continue;
+        struct norms *sums = &watch->norms[group_of(watch, layer, type, piece->part)];
+        const struct adam adam = adam_of(rank->rank, place, &type->weights[piece->part]);
+        add_updates(rank, place, &adam, range, sums);
+        add_gradients(rank, place, range, sums);
+    }
+    mcp_arena_free(scratch);
+}
+
+static void add_layer(struct mcp_watch *watch, int layer)
+{
+    const struct mcp_saved_rank *rank = watch->rank;
+    const int type = mcp_pool_type(mcp_interpreter_pool(rank->interpreter), layer);
+    struct mcp_flat_place places[MCP_NUM_FLATS];
+    const int count = mcp_flat_places(rank->interpreter, rank->rank, layer, places);
+    for (int i = 0; i < count; i++)
+        if (places[i].count < places[i].elements || places[i].index == 0)
+            add_place(watch, layer, &rank->rank->program->types[type], &places[i]);
+}
+
+/* --- all ranks --- */
+
+static void settle_groups(struct mcp_watch *watch)
+{
+    for (int i = 0; i < watch->num_groups; i++) {
+        struct mcp_group_metrics *group = &watch->groups[i];
+        group->grad_norm = sqrt(watch->norms[i].gradient);
+        group->weight_norm = watch->is_bias[i] ? (double)NAN : sqrt(watch->norms[i].weight);
+        group->update_norm = sqrt(watch->norms[i].update);
+    }
+}
+
+static void settle_activations(struct mcp_watch *watch)
+{
+    watch->num_activations = 0;
+    for (int layer = 1; layer < watch->program->num_layers; layer++) {
+        const struct moments *sums = &watch->moments[layer];
+        if (sums->count == 0)
+            continue;
+        const double mean = sums->sum / sums->count;
+        watch->activations[watch->num_activations++] = (struct mcp_activation_metrics){
+            layer - 1, mean, sums->sum_squares / sums->count - mean * mean};
+    }
+}
+
+enum mcp_status mcp_watch_end(struct mcp_watch *watch, struct mcp_error *err)
+{
+    const struct mcp_saved_rank *rank = watch->rank;
+    const int layers = watch->program->num_layers;
+    for (int layer = 0; layer < layers; layer++)
+        add_layer(watch, layer);
+    watch->rank = NULL;
+    MCP_TRY(rank->calls->agree(rank->backend, (double *)(void *)watch->norms, 3 * watch->num_groups,
+                               '+', err));
+    MCP_TRY(
+        rank->calls->agree(rank->backend, (double *)(void *)watch->moments, 3 * layers, '+', err));
+    settle_groups(watch);
+    settle_activations(watch);
+    return MCP_OK;
+}
+
+void mcp_watch_fill(const struct mcp_watch *watch, struct mcp_step_metrics *metrics)
+{
+    metrics->num_groups = watch->num_groups;
+    metrics->groups = watch->groups;
+    metrics->num_activations = watch->num_activations;
+    metrics->activations = watch->activations;
+}

@@ -1,0 +1,287 @@
+/* tests/cli/test_faults.c: ranks that are killed, stopped, or learn nonsense: the run ends and
+ * says which rank and why, and what was saved goes on. */
+#include "core/arena.h"
+#include "core/json.h"
+#include "core/text.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct place {
+    struct mcp_arena *arena;
+    const char *folder, *program;
+};
+
+/* "COMMAND" for a shell, each @ of it being the folder. */
+static const char *spelled(const struct place *at, const char *command)
+{
+    struct mcp_text text = mcp_text_new(at->arena);
+    mcp_text_add(&text,
+                 "export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 OMP_NUM_THREADS=1 "
+                 "OPENBLAS_NUM_THREADS=1 OMPI_MCA_btl_vader_single_copy_mechanism=none; exec %s ",
+                 at->program);
+    for (const char *c = command; *c != '\0'; c++)
+        if (*c == '@')
+            mcp_text_add(&text, "%s", at->folder);
+        else
+            mcp_text_append(&text, c, 1);
+    mcp_text_add(&text, " > %s/out 2> %s/said", at->folder, at->folder);
+    return text.data;
+}
+
+static const char *content(const struct place *at, const char *name)
+{
+    struct mcp_text text = mcp_text_new(at->arena);
+    const char *path = mcp_format(at->arena, "%s/%s", at->folder, name);
+    return mcp_file_read(at->arena, path, 1 << 24, &text, NULL) == MCP_OK ? text.data : "";
+}
+
+static int run(const struct place *at, const char *command)
+{
+    int status = system(spelled(at, command));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static pid_t begin(const struct place *at, const char *command)
+{
+    const char *line = spelled(at, command);
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+        _exit(127);
+    }
+    return child;
+}
+
+static int end_of(pid_t child)
+{
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+#define PLAN                                                                                       \
+    "plan --model @/model.json --cluster dgx-a100 --gpus 2 --global-batch-size 8 "                 \
+    "--sequence-length 32 --precision fp32 --stack mcpplan-cpu --attention flash2 "                \
+    "--microbatch-size 2 --tensor-parallel 2 -o @/plan.json"
+#define TRAIN                                                                                      \
+    "train @/plan.json --data @/text.tokens --warmup-steps 0 --learning-rate 1e-3 "                \
+    "--metrics @/run.jsonl "
+
+static struct place new_place(void)
+{
+    const char *program = getenv("MCPPLAN");
+    struct place at = {mcp_arena_new(), NULL, program ? program : "build/release/mcpplan"};
+    char *folder = mcp_strdup(at.arena, "/tmp/mcpplan-faults-XXXXXX");
+    cr_assert(mkdtemp(folder) != NULL);
+    at.folder = folder;
+    int status = system(mcp_format(at.arena,
+                                   "sed 's/\"vocab_size\": 200/\"vocab_size\": 260/' "
+                                   "tests/exec/models/llama-tiny.json > %s/model.json",
+                                   folder));
+    cr_assert(status == 0);
+    cr_assert(run(&at, "data tokenize examples/text/poems.txt -o @/text.tokens") == 0);
+    cr_assert(run(&at, PLAN) == 0, "%s", content(&at, "said"));
+    return at;
+}
+
+static void leave(const struct place *at)
+{
+    int status = system(mcp_format(at->arena, "rm -r %s", at->folder));
+    cr_expect(status == 0);
+    mcp_arena_free(at->arena);
+}
+
+/* --- processes --- */
+
+/* Name and parent of a process; false: gone. */
+static bool look_up(pid_t process, char name[32], pid_t *parent)
+{
+    char path[40], line[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    FILE *file = fopen(path, "r");
+    size_t length = file == NULL ? 0 : fread(line, 1, sizeof line - 1, file);
+    if (file != NULL)
+        fclose(file);
+    line[length] = '\0';
+    char *close = strrchr(line, ')');
+    char *open = strchr(line, '(');
+    int above = 0;
+    if (open == NULL || close == NULL || sscanf(close, ") %*c %d", &above) != 1)
+        return false;
+    snprintf(name, 32, "%.*s", (int)(close - open - 1), open + 1);
+    *parent = above;
+    return true;
+}
+
+static bool is_below(pid_t process, pid_t root)
+{
+    char name[32];
+    for (int i = 0; process > 1 && i < 16; i++) {
+        if (process == root)
+            return true;
+        if (!look_up(process, name, &process))
+            return false;
+    }
+    return false;
+}
+
+/* The youngest rank below `root`; 0: none. */
+static pid_t rank_below(pid_t root)
+{
+    DIR *folder = opendir("/proc");
+    pid_t found = 0, parent;
+    char name[32];
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        pid_t process = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (isdigit((unsigned char)entry->d_name[0]) && look_up(process, name, &parent) &&
+            mcp_starts_with(name, "mcpplan-exec") && is_below(process, root) && process > found)
+            found = process;
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return found;
+}
+
+/* Waits until `steps` steps are done, then sends the signal to a rank. */
+static void strike(const struct place *at, pid_t train, int steps, int number)
+{
+    const char *mark = mcp_format(at->arena, "\"step\":%d,", steps);
+    for (int i = 0; strstr(content(at, "run.jsonl"), mark) == NULL; i++) {
+        cr_assert(i < 3000, "step %d did not come: %s", steps, content(at, "said"));
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
+    pid_t rank = rank_below(train);
+    cr_assert(rank > 0);
+    cr_assert(kill(rank, number) == 0);
+}
+
+static int lines_about(const char *text, const char *what)
+{
+    int count = 0;
+    for (; (text = strstr(text, what)) != NULL; text += strlen(what))
+        count++;
+    return count;
+}
+
+/* --- faults --- */
+
+/* Killed, then killed again in the run that goes on by itself: no loss is another. */
+Test(faults, a_killed_rank)
+{
+    struct place at = new_place();
+    pid_t train = begin(&at, TRAIN "--steps 100000 --checkpoint-dir @/saved --checkpoint-every 5");
+    strike(&at, train, 6, SIGKILL);
+    cr_expect(eq(int, end_of(train), MCP_RUN_FAILURE));
+    const char *said = content(&at, "said");
+    cr_expect(lines_about(said, "was ended by signal 9 (Killed)") == 1, "%s", said);
+    cr_expect(lines_about(said, "mcpplan: rank ") == 1, "%s", said);
+    train = begin(&at, TRAIN "--steps 40 --checkpoint-dir @/saved --checkpoint-every 5 --resume "
+                             "--max-restarts 2 --export @/model.safetensors");
+    strike(&at, train, 12, SIGKILL);
+    cr_expect(eq(int, end_of(train), 0), "%s", content(&at, "said"));
+    cr_expect(lines_about(content(&at, "said"), "restart 1 of 2") == 1);
+    const char *whole = content(&at, "run.jsonl");
+    cr_expect(eq(int, lines_about(whole, "\"step\":"), 40));
+    for (int step = 0; step < 40; step++)
+        cr_expect(lines_about(whole, mcp_format(at.arena, "\"step\":%d,", step)) == 1);
+    /* What was exported begins another run where this one ended. */
+    cr_expect(run(&at, "train @/plan.json --data @/text.tokens --steps 1 "
+                       "--init-from @/model.safetensors --metrics @/next.jsonl") == 0,
+              "%s", content(&at, "said"));
+    double old = 0, new = 0;
+    cr_assert(sscanf(whole, "{\"step\":0,\"loss\":%lf", &old) == 1);
+    cr_assert(sscanf(content(&at, "next.jsonl"), "{\"step\":0,\"loss\":%lf", &new) == 1);
+    cr_expect(new > 0 && new < old - 0.2, "it begins at a loss of %g, this one at %g", new, old);
+    leave(&at);
+}
+
+Test(faults, a_stopped_rank)
+{
+    struct place at = new_place();
+    pid_t train = begin(&at, TRAIN "--steps 100000 --timeout-s 2");
+    strike(&at, train, 3, SIGSTOP);
+    cr_expect(eq(int, end_of(train), MCP_RUN_FAILURE));
+    const char *said = content(&at, "said");
+    cr_expect(lines_about(said, "has been stopped") == 1, "%s", said);
+    cr_expect(lines_about(said, "mcpplan: rank ") == 1, "%s", said);
+    leave(&at);
+}
+
+/* One sentence on stderr, an exit code of its kind. */
+Test(faults, that_need_no_signal)
+{
+    static const struct {
+        const char *command;
+        int code;
+        const char *says;
+    } cases[] = {
+        {"train @/plan.json --data @/text.tokens --warmup-steps 0 --steps 100 "
+         "--learning-rate 1e30",
+         MCP_RUN_FAILURE, "not finite in 10 steps"},
+        {"train @/plan.json --data @/short.tokens --steps 1", MCP_INVALID, "short.tokens"},
+        {TRAIN "--steps 1 --checkpoint-dir @/model.json/run", MCP_IO, "model.json/run"},
+        {TRAIN "--steps 1 --max-restarts 1", MCP_USAGE, "--checkpoint-dir"},
+        {TRAIN "--steps 1 --export @/x", MCP_USAGE, "--checkpoint-dir"},
+    };
+    struct place at = new_place();
+    int status = system(mcp_format(at.arena, "echo hi > %s/short.txt", at.folder));
+    cr_assert(status == 0);
+    cr_assert(run(&at, "data tokenize @/short.txt -o @/short.tokens") == 0);
+    for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
+        int code = run(&at, cases[i].command);
+        const char *said = content(&at, "said");
+        cr_expect(eq(int, code, cases[i].code), "%s: %s", cases[i].command, said);
+        cr_expect(lines_about(said, cases[i].says) == 1, "%s: %s", cases[i].command, said);
+        cr_expect(lines_about(said, "mcpplan: ") == 1, "%s: %s", cases[i].command, said);
+    }
+    leave(&at);
+}
+
+/* --- numbers of groups --- */
+
+static double sum_of_squares(struct mcp_json *groups)
+{
+    double sum = 0, norm;
+    for (size_t i = 0; i < mcp_json_count(groups); i++) {
+        cr_assert(mcp_json_double(mcp_json_at(groups, i), "grad_norm", &norm, NULL) == MCP_OK);
+        sum += norm * norm;
+    }
+    return sum;
+}
+
+/* Groups' squares are the global norm's, in any layout; every look has all layers. */
+Test(faults, groups_add_up)
+{
+    struct place at = new_place();
+    struct mcp_error err = {""};
+    double norm = 0;
+    cr_assert(run(&at, TRAIN "--steps 3 --watch-every 2") == 0, "%s", content(&at, "said"));
+    const char *line = content(&at, "run.jsonl");
+    for (int step = 0; step < 3; step++) {
+        const char *end = strchr(line, '\n');
+        struct mcp_json *json, *groups = NULL;
+        cr_assert(end != NULL);
+        cr_assert(mcp_json_parse(at.arena, "run.jsonl", line, (size_t)(end - line), &json, &err) ==
+                  MCP_OK);
+        line = end + 1;
+        cr_expect(eq(int, mcp_json_has(json, "groups"), step != 1));
+        cr_expect(eq(int, mcp_json_has(json, "activations"), step != 1));
+        if (step == 1)
+            continue;
+        cr_assert(mcp_json_array(json, "groups", &groups, &err) == MCP_OK, "%s", err.text);
+        cr_assert(mcp_json_double(json, "grad_norm", &norm, &err) == MCP_OK);
+        double ratio = sum_of_squares(groups) / (norm * norm);
+        cr_expect(ratio > 1 - 1e-5 && ratio < 1 + 1e-5, "step %d: %g", step, ratio);
+    }
+    leave(&at);
+}
