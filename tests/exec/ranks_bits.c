@@ -328,9 +328,11 @@ static void run_case(struct mcp_cpu_world *world, const struct ranks_case *c, FI
     bool data_alone = c->tensor * c->context * c->pipeline == 1;
     begin_both(&both, c, world);
     train_both(&both, world, &s);
-    train_plain(c, world, plain);
-    tell(out, "warm_differs", memcmp(s.losses, plain, FREEZE * sizeof *plain) != 0);
-    tell(out, "loss", last_of(s.losses) / last_of(plain));
+    if (data_alone) {
+        train_plain(c, world, plain);
+        tell(out, "warm_differs", memcmp(s.losses, plain, FREEZE * sizeof *plain) != 0);
+        tell(out, "loss", last_of(s.losses) / last_of(plain));
+    }
     tell(out, "learnt", last_of(s.losses) / s.losses[FREEZE]);
     tell(out, "replicas_apart", s.replicas);
     tell(out, "masked_moved", (double)s.still.moved);

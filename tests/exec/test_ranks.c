@@ -128,7 +128,7 @@ static void judge_bits(const char *line)
     cr_expect(known, "%s", name);
 }
 /* By world: cases of 1-bit Adam, three of two ranks and three of four; five of 8 bits. */
-static const int num_bits[] = {[1] = 15, [2] = 24 + 5, [4] = 21 + 5};
+static const int num_bits[] = {[1] = 15, [2] = 22 + 5, [4] = 17 + 5};
 
 static void check_world(int world)
 {
