@@ -61,7 +61,8 @@ static bool add(struct mcp_arena *arena, struct mcp_calibrate *calibrate,
     int ranks = mcp_cluster_gpus(question->cluster);
     struct mcp_refusals *refusals = MCP_NEW(arena, struct mcp_refusals);
     struct mcp_plan plan = plan_of(arena, purpose, ranks, microbatch, question->model);
-    if (calibrate->num_runs == MCP_MAX_CALIBRATION_RUNS ||
+    bool same = ranks == 1 && purpose != purposes; /* one rank has one purpose */
+    if (same || calibrate->num_runs == MCP_MAX_CALIBRATION_RUNS ||
         !mcp_legal(arena, question, &plan, refusals))
         return false;
     calibrate->runs[calibrate->num_runs++] = (struct mcp_calibration_run){

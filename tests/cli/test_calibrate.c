@@ -104,3 +104,47 @@ Test(calibrate, the_best_of_measured_plans_is_found)
     }
     mcp_arena_free(arena);
 }
+
+/* One rank needs no mpirun. */
+Test(calibrate, a_rank_is_measured_and_planned_for)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    char words[MAX_WORDS][WORD] = {"calibrate",
+                                   "--model=tiny",
+                                   "--ranks=1",
+                                   "--global-batch-size=4",
+                                   "--sequence-length=64",
+                                   "--steps=2",
+                                   "--repeats=1",
+                                   "--json",
+                                   "~"};
+    struct child child = {.arena = arena};
+    struct mcp_cluster cluster;
+    struct mcp_stack stack;
+    struct mcp_error err = {""};
+    char path[TEMPORARY_PATH];
+    child_run(&child, words, NULL);
+    if (strstr(child.err, "cannot start mcpplan-exec-cpu") != NULL) {
+        cr_log_warn("mcpplan-exec-cpu is not built here: nothing is calibrated");
+        mcp_arena_free(arena);
+        return;
+    }
+    cr_assert(eq(int, child.status, MCP_OK), "%s", child.err);
+    child_write_file(path, child.out, strlen(child.out));
+    cr_assert(mcp_calibration_file_load(arena, path, &cluster, &stack, &err) == MCP_OK, "%s",
+              err.text);
+    cr_expect(eq(int, mcp_cluster_gpus(&cluster), 1));
+    cr_assert(stack.calibration != NULL);
+    bool products = false, attention = false, update = false;
+    for (int i = 0; i < stack.calibration->num_samples; i++) {
+        const struct mcp_sample *sample = &stack.calibration->samples[i];
+        products = products || mcp_same(sample->function, "matmul_tn_accumulate");
+        attention = attention || mcp_same(sample->function, "attention_backward");
+        update = update || mcp_same(sample->function, "adam");
+    }
+    cr_expect(products && attention && update);
+    double planned_s = answer(arena, path, "--method=search");
+    cr_expect(planned_s > 0 && planned_s < 10, "%g", planned_s);
+    unlink(path);
+    mcp_arena_free(arena);
+}
