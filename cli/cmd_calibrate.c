@@ -170,7 +170,7 @@ static void put_text(struct mcp_context *ctx, struct mcp_text *out, const struct
                      const struct mcp_calibrate *calibrate)
 {
     const struct mcp_gpu *gpu = &subject->cluster.gpu;
-    mcp_text_add(out, "%d ranks of %d cores, %d runs, %d sizes of ops\n\n",
+    mcp_text_add(out, "ranks %d, cores of each %d, runs %d, sizes of ops %d\n\n",
                  mcp_cluster_gpus(&subject->cluster), gpu->num_multiprocessors,
                  calibrate->num_runs * calibrate->repeats, calibrate->calibration.num_samples);
     mcp_text_add(out, "  %-34s %10.3g GFLOP/s of a rank\n", "matrix products, best",
