@@ -57,19 +57,20 @@ struct mcp_stack {
     double network_frac;          /* this stack's share of the fabric's efficiency */
     double message_network_frac;  /* messages between stages: their rate over that of rings */
     /* behaviour */
-    enum mcp_collective_algorithm collective_algorithm; /* MCP_RING where no file says */
-    const char *attention;        /* default kernel */
-    bool fused_attention_sinks;   /* sinks do not force unfused attention */
-    bool scatter_gather_pipeline; /* a message is cut over the tensor group without SP */
-    bool all_reduce_gradients;    /* ZeRO-1 and 2 still all-reduce gradients */
-    bool deduplicated_dispatch;   /* a token crosses to a node once (DeepEP, HybridEP) */
-    bool recompute_whole_layer;   /* recompute does not stop at the last saved value */
-    unsigned selective_modules;   /* what `recompute: selective` means here */
-    unsigned schedules;           /* bits of enum mcp_schedule: the pipelines that it runs */
-    double broadcast_s_per_rank;  /* owner-by-owner parameter broadcast, per data rank */
-    int64_t bucket_bytes;         /* of gradient and parameter collectives */
-    int moe_launches;             /* kernels of routing per pass, beyond the ops' own */
-    int moe_fp8_launches;         /* further launches of 8 bit experts on slow hosts */
+    /* MCP_RING where no file says */
+    enum mcp_collective_algorithm collective_algorithm;
+    const char *attention;         /* default kernel */
+    bool fused_attention_sinks;    /* sinks do not force unfused attention */
+    bool scatter_gather_pipeline;  /* a message is cut over the tensor group without SP */
+    bool all_reduce_gradients;     /* ZeRO-1 and 2 still all-reduce gradients */
+    bool deduplicated_dispatch;    /* a token crosses to a node once (DeepEP, HybridEP) */
+    bool recompute_whole_layer;    /* recompute does not stop at the last saved value */
+    unsigned selective_modules;    /* what `recompute: selective` means here */
+    unsigned schedules;            /* bits of enum mcp_schedule: the pipelines that it runs */
+    double broadcast_s_per_rank;   /* owner-by-owner parameter broadcast, per data rank */
+    int64_t bucket_bytes;          /* of gradient and parameter collectives */
+    int moe_launches;              /* kernels of routing per pass, beyond the ops' own */
+    int moe_fp8_launches;          /* further launches of 8 bit experts on slow hosts */
     double expert_capacity_factor; /* room for tokens that other ranks send, over the expected:
                                     * up to all that may come; 1: routing is even, or drops */
     double moe_sync_s; /* device-to-host wait for split sizes, per forward and recompute */

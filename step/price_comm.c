@@ -31,8 +31,7 @@ double mcp_send_seconds(const struct mcp_pricing *pricing, int stage, int delta,
     int stages = pricing->plan->pipeline_parallel, to = (stage + delta + stages) % stages;
     for (int tier = 0; tier < cluster->num_tiers; tier++) {
         bool last = tier == cluster->num_tiers - 1;
-        if (!last &&
-            !mcp_stages_in_domain(pricing->plan, stage, to, cluster->tiers[tier].ranks))
+        if (!last && !mcp_stages_in_domain(pricing->plan, stage, to, cluster->tiers[tier].ranks))
             continue;
         double share =
             tier == 0 ? MCP_SEND_DOMAIN_FRAC : pricing->question->stack->message_network_frac;
