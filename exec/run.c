@@ -198,7 +198,8 @@ enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setti
     struct mcp_train_options train = mcp_run_train_options(setting->options);
     train.frozen = setting->frozen;
     if (setting->options->watch_every > 0) {
-        run->watch = mcp_watch_new(arena, setting->program);
+        run->watch =
+            mcp_watch_new(arena, setting->program, setting->options->tensorboard_dir != NULL);
         train.interpret.look = mcp_watch_op;
         train.interpret.look_context = run->watch;
     }

@@ -105,5 +105,7 @@ enum mcp_status mcp_run_logs_step(struct mcp_run_logs *logs, const struct mcp_ru
     if (logs->events == NULL)
         return MCP_OK;
     mcp_run_scalars(logs->events, &metrics);
+    if (logs->watch != NULL)
+        mcp_watch_histograms(logs->watch, logs->events);
     return mcp_events_flush(logs->events, observer->wall_s(observer->context), report->step, err);
 }

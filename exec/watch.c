@@ -6,12 +6,19 @@
 #include "exec/names.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { CHUNK = 4096 };
+enum { OF_WEIGHTS, OF_GRADIENTS, HISTOGRAMS };
+static const char *const histogram_names[HISTOGRAMS] = {"weights", "gradients"};
 
 struct norms { /* sums of squares */
     double gradient, weight, update;
+};
+struct sums { /* of a group */
+    struct norms *norms;
+    struct mcp_histogram *histograms; /* [HISTOGRAMS]; NULL: none */
 };
 struct moments {
     double count, sum, sum_squares;
@@ -22,8 +29,9 @@ struct mcp_watch {
     const struct mcp_saved_rank *rank; /* NULL: this step is not watched */
     int *first_group;                  /* [num_layers] */
     struct mcp_group_metrics *groups;
-    bool *is_bias;       /* [num_groups] */
-    struct norms *norms; /* [num_groups] */
+    bool *is_bias;                    /* [num_groups] */
+    struct norms *norms;              /* [num_groups] */
+    struct mcp_histogram *histograms; /* [num_groups][HISTOGRAMS]; NULL: none are asked for */
     int num_groups, num_activations;
     struct mcp_activation_metrics *activations; /* [num_layers] */
     struct moments *moments;                    /* [num_layers], of what the layer reads */
@@ -71,7 +79,8 @@ static const struct mcp_layer_type **types_of(struct mcp_arena *arena,
     return types;
 }
 
-struct mcp_watch *mcp_watch_new(struct mcp_arena *arena, const struct mcp_program *program)
+struct mcp_watch *mcp_watch_new(struct mcp_arena *arena, const struct mcp_program *program,
+                                bool histograms)
 {
     struct mcp_watch *watch = MCP_NEW(arena, struct mcp_watch);
     const struct mcp_layer_type **types = types_of(arena, program);
@@ -83,6 +92,8 @@ struct mcp_watch *mcp_watch_new(struct mcp_arena *arena, const struct mcp_progra
     watch->groups = MCP_ARRAY(arena, total + 1, struct mcp_group_metrics);
     watch->is_bias = MCP_ARRAY(arena, total + 1, bool);
     watch->norms = MCP_ARRAY(arena, total + 1, struct norms);
+    if (histograms)
+        watch->histograms = MCP_ARRAY(arena, (size_t)total * HISTOGRAMS + 1, struct mcp_histogram);
     watch->activations = MCP_ARRAY(arena, program->num_layers + 1, struct mcp_activation_metrics);
     watch->moments = MCP_ARRAY(arena, program->num_layers + 1, struct moments);
     watch->seen = MCP_ARRAY(arena, program->num_layers + 1, bool);
@@ -155,6 +166,8 @@ void mcp_watch_begin(struct mcp_watch *watch, const struct mcp_saved_rank *rank)
 {
     watch->rank = rank;
     memset(watch->norms, 0, (size_t)watch->num_groups * sizeof *watch->norms);
+    for (int i = 0; watch->histograms != NULL && i < watch->num_groups * HISTOGRAMS; i++)
+        watch->histograms[i] = mcp_histogram_new();
     memset(watch->moments, 0, (size_t)watch->program->num_layers * sizeof *watch->moments);
     memset(watch->seen, 0, (size_t)watch->program->num_layers * sizeof *watch->seen);
 }
@@ -198,7 +211,7 @@ struct range { /* of a place, from its first element */
 };
 
 static void add_updates(const struct mcp_saved_rank *rank, const struct mcp_flat_place *place,
-                        const struct adam *adam, struct range range, struct norms *sums)
+                        const struct adam *adam, struct range range, struct sums *sums)
 {
     float weights[CHUNK], first[CHUNK], second[CHUNK];
     const int64_t stride = place->state_stride * 4;
@@ -210,28 +223,32 @@ static void add_updates(const struct mcp_saved_rank *rank, const struct mcp_flat
         load(rank, truth, MCP_F32, range.first + at, count, weights);
         load(rank, moments, MCP_F32, range.first + at, count, first);
         load(rank, moments + stride, MCP_F32, range.first + at, count, second);
+        if (sums->histograms != NULL)
+            mcp_histogram_add(&sums->histograms[OF_WEIGHTS], weights, count);
         for (int i = 0; i < count; i++) {
             const double w = (double)weights[i];
             const double update = update_of(adam, w, (double)first[i], (double)second[i]);
-            sums->weight += w * w;
-            sums->update += update * update;
+            sums->norms->weight += w * w;
+            sums->norms->update += update * update;
         }
     }
 }
 
 static void add_gradients(const struct mcp_saved_rank *rank, const struct mcp_flat_place *place,
-                          struct range range, struct norms *sums)
+                          struct range range, struct sums *sums)
 {
     float values[CHUNK];
     const double scale = 1 / rank->rank->inputs.loss_scale;
     for (int64_t at = 0; place->gradients != NULL && at < range.count; at += CHUNK) {
         const int count = chunk_of(range.count - at);
         load(rank, place->gradients, place->gradients_dtype, range.first + at, count, values);
+        if (sums->histograms != NULL)
+            mcp_histogram_add(&sums->histograms[OF_GRADIENTS], values, count);
         for (int i = 0; i < count; i++)
-            sums->gradient += (double)values[i] * scale * ((double)values[i] * scale);
+            sums->norms->gradient += (double)values[i] * scale * ((double)values[i] * scale);
     }
     if (place->gradients == NULL)
-        sums->gradient = (double)NAN;
+        sums->norms->gradient = (double)NAN;
 }
 
 /* Every element once: of ranks that hold all the first, of replicated parts tensor rank 0. */
@@ -251,10 +268,13 @@ static void add_place(struct mcp_watch *watch, int layer, const struct mcp_layer
         const struct range range = {piece->offset + begin - place->first, elements};
         if (elements == 0 || !piece->owned)
             continue;
-        struct norms *sums = &watch->norms[group_of(watch, layer, type, piece->part)];
+        const int group = group_of(watch, layer, type, piece->part);
+        struct sums sums = {&watch->norms[group], NULL};
+        if (watch->histograms != NULL)
+            sums.histograms = &watch->histograms[group * HISTOGRAMS];
         const struct adam adam = adam_of(rank->rank, place, &type->weights[piece->part]);
-        add_updates(rank, place, &adam, range, sums);
-        add_gradients(rank, place, range, sums);
+        add_updates(rank, place, &adam, range, &sums);
+        add_gradients(rank, place, range, &sums);
     }
     mcp_arena_free(scratch);
 }
@@ -295,6 +315,43 @@ static void settle_activations(struct mcp_watch *watch)
     }
 }
 
+/* A histogram's fields are sums but the first two. */
+enum { SUMS = 3 + MCP_HISTOGRAM_BUCKETS };
+
+static void pack(const struct mcp_histogram *histogram, double *sums, double *ends)
+{
+    const double moments[3] = {histogram->count, histogram->sum, histogram->sum_squares};
+    memcpy(sums, moments, sizeof moments);
+    memcpy(sums + 3, histogram->buckets, sizeof histogram->buckets);
+    ends[0] = -histogram->min;
+    ends[1] = histogram->max;
+}
+
+static void unpack(const double *sums, const double *ends, struct mcp_histogram *histogram)
+{
+    *histogram = (struct mcp_histogram){
+        .min = -ends[0], .max = ends[1], .count = sums[0], .sum = sums[1], .sum_squares = sums[2]};
+    memcpy(histogram->buckets, sums + 3, sizeof histogram->buckets);
+}
+
+/* All at once: an agreement costs more than its numbers. */
+static enum mcp_status agree_on_histograms(struct mcp_arena *scratch, struct mcp_watch *watch,
+                                           const struct mcp_saved_rank *rank, struct mcp_error *err)
+{
+    const int count = watch->histograms != NULL ? watch->num_groups * HISTOGRAMS : 0;
+    double *sums = MCP_ARRAY(scratch, (size_t)count * SUMS + 1, double);
+    double *ends = MCP_ARRAY(scratch, (size_t)count * 2 + 1, double);
+    if (count == 0)
+        return MCP_OK;
+    for (int i = 0; i < count; i++)
+        pack(&watch->histograms[i], sums + i * SUMS, ends + i * 2);
+    MCP_TRY(rank->calls->agree(rank->backend, sums, count * SUMS, '+', err));
+    MCP_TRY(rank->calls->agree(rank->backend, ends, count * 2, '>', err));
+    for (int i = 0; i < count; i++)
+        unpack(sums + i * SUMS, ends + i * 2, &watch->histograms[i]);
+    return MCP_OK;
+}
+
 enum mcp_status mcp_watch_end(struct mcp_watch *watch, struct mcp_error *err)
 {
     const struct mcp_saved_rank *rank = watch->rank;
@@ -306,9 +363,12 @@ enum mcp_status mcp_watch_end(struct mcp_watch *watch, struct mcp_error *err)
                                '+', err));
     MCP_TRY(
         rank->calls->agree(rank->backend, (double *)(void *)watch->moments, 3 * layers, '+', err));
+    struct mcp_arena *scratch = mcp_arena_new();
+    const enum mcp_status status = agree_on_histograms(scratch, watch, rank, err);
+    mcp_arena_free(scratch);
     settle_groups(watch);
     settle_activations(watch);
-    return MCP_OK;
+    return status;
 }
 
 void mcp_watch_fill(const struct mcp_watch *watch, struct mcp_step_metrics *metrics)
@@ -317,4 +377,16 @@ void mcp_watch_fill(const struct mcp_watch *watch, struct mcp_step_metrics *metr
     metrics->groups = watch->groups;
     metrics->num_activations = watch->num_activations;
     metrics->activations = watch->activations;
+}
+
+void mcp_watch_histograms(const struct mcp_watch *watch, struct mcp_events *events)
+{
+    char tag[96];
+    for (int i = 0; watch->histograms != NULL && i < watch->num_groups * HISTOGRAMS; i++) {
+        if (watch->histograms[i].count == 0)
+            continue;
+        snprintf(tag, sizeof tag, "%s/%s", histogram_names[i % HISTOGRAMS],
+                 watch->groups[i / HISTOGRAMS].name);
+        mcp_events_histogram(events, tag, &watch->histograms[i]);
+    }
 }

@@ -3,14 +3,17 @@
 #ifndef MCP_EXEC_WATCH_H
 #define MCP_EXEC_WATCH_H
 
+#include "exec/events.h"
 #include "exec/interpret.h"
 #include "exec/monitor.h"
 #include "exec/save.h"
 
 struct mcp_watch;
 
-/* Groups are the parts of the program's layers, "layers.L.PART". */
-struct mcp_watch *mcp_watch_new(struct mcp_arena *arena, const struct mcp_program *program);
+/* Groups are the parts of the program's layers, "layers.L.PART". With `histograms` those of
+ * weights and gradients are counted too. */
+struct mcp_watch *mcp_watch_new(struct mcp_arena *arena, const struct mcp_program *program,
+                                bool histograms);
 /* For struct mcp_interpret_options: sums up what forwards of microbatch 0 read, in steps
  * that are watched. */
 void mcp_watch_op(void *watch, enum mcp_block_role role, const struct mcp_launch *launch);
@@ -26,5 +29,8 @@ enum mcp_status mcp_watch_end(struct mcp_watch *watch, struct mcp_error *err);
 
 /* Into the numbers of a step, from the last mcp_watch_end(); valid until the next. */
 void mcp_watch_fill(const struct mcp_watch *watch, struct mcp_step_metrics *metrics);
+
+/* Its histograms, "weights/GROUP" and "gradients/GROUP"; the caller flushes. */
+void mcp_watch_histograms(const struct mcp_watch *watch, struct mcp_events *events);
 
 #endif

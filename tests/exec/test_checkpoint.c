@@ -6,9 +6,11 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { ROWS = 6, COLUMNS = 5 };
@@ -195,6 +197,32 @@ Test(checkpoint, an_unfinished_one_is_passed_over, .init = set_up, .fini = tear_
 }
 
 /* Beginning again takes the old one away: it must not look whole while it is replaced. */
+/* A file that may not grow is refused like one on a full disk: the set before is the newest. */
+Test(checkpoint, no_room_for_a_file, .init = set_up, .fini = tear_down)
+{
+    const struct mcp_piece left = piece_of(0, ROWS, 0, 2);
+    const struct mcp_checkpoint_part part = part_of(&left, 0, 12);
+    struct mcp_file_digest digest;
+    struct mcp_text passed_over;
+    struct mcp_error err = {0};
+    struct rlimit before, small;
+    write_set(3, true);
+    cr_assert(eq(int, mcp_checkpoint_begin(arena, folder, 6, &err), MCP_OK), "%s", err.text);
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = (struct rlimit){64, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
+    enum mcp_status got = mcp_checkpoint_write(arena, &(struct mcp_checkpoint_file){folder, 6, 0},
+                                               &part, 1, &digest, &err);
+    setrlimit(RLIMIT_FSIZE, &before);
+    cr_expect(eq(int, got, MCP_IO));
+    cr_expect(ne(ptr, strstr(err.text, "File too large"), NULL), "%s", err.text);
+    cr_expect(ne(ptr, strstr(err.text, "rank-00000"), NULL), "%s", err.text);
+    const struct mcp_checkpoint *checkpoint = newest(&passed_over);
+    cr_assert(ne(ptr, (void *)checkpoint, NULL));
+    cr_expect(eq(i64, mcp_checkpoint_state(checkpoint).step, 3));
+}
+
 Test(checkpoint, begun_again, .init = set_up, .fini = tear_down)
 {
     struct mcp_text passed_over;
