@@ -130,6 +130,8 @@ static enum mcp_status run_rank(struct mcp_arena *arena, struct mcp_cpu_world *w
     MCP_TRY(settle(world, open_run(arena, world, &setting, &run, &err), &err));
     enum mcp_status status = mcp_run_steps(run, &err);
     if (status != MCP_OK) { /* others wait for this rank */
+        if (status == MCP_RUN_FAILURE) /* who has a reason of its own speaks first */
+            nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
         tell_end(world, status, &err);
         mcp_cpu_world_abort(world, (int)status);
     }
