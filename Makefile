@@ -129,7 +129,7 @@ tests: all rules headers $(BUILD)/tests/unit    ## the same without set-up
 # A leak alone does not fail a Criterion test, so look for sanitizer logs too.
 asan:                                ## tests under AddressSanitizer and UBSan
 	$(Q)rm -f build/asan/log.*; mkdir -p build/asan
-	$(Q)ASAN_OPTIONS=log_path=$(CURDIR)/build/asan/log UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/build/asan/log \
+	$(Q)MCP_RANKS_EVERY=8 ASAN_OPTIONS=log_path=$(CURDIR)/build/asan/log UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/build/asan/log \
 	  $(MAKE) --no-print-directory CONFIG=asan BUILD=build/asan tests || { cat build/asan/log.* 2>/dev/null; exit 1; }
 	$(Q)! cat build/asan/log.* 2>/dev/null
 # Criterion does not start under TSan, so run the program; clang's OpenMP is understood.

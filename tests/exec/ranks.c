@@ -226,16 +226,17 @@ int main(int argc, char **argv)
     bool writes = mcp_cpu_world_rank(world) == 0;
     FILE *out = writes && argc > 1 ? fopen(argv[1], "w") : NULL;
     struct reference *all = MCP_ARRAY(arena, RANKS_MODELS, struct reference);
-    int only = argc > 2 ? atoi(argv[2]) : -1;
+    int only = argc > 2 ? atoi(argv[2]) : -1, every = ranks_every();
     for (int i = 0; i < ranks_num_cases; i++)
-        if (ranks_world(&ranks_cases[i]) == mcp_cpu_world_size(world) && (only < 0 || only == i)) {
+        if (ranks_world(&ranks_cases[i]) == mcp_cpu_world_size(world) &&
+            (only < 0 ? i % every == 0 : only == i)) {
             run_case(world, all, i, out);
             if (out != NULL)
                 fflush(out);
         }
-    if (only < 0)
+    if (only < 0 && every == 1)
         run_edits(world, out);
-    if (only < 0 || only >= ranks_num_cases)
+    if ((only < 0 && every == 1) || only >= ranks_num_cases)
         run_bits(world, out);
     if (out != NULL)
         fclose(out);

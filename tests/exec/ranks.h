@@ -9,6 +9,7 @@
 #include "core/plan.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 
 enum { RANKS_GPT2, RANKS_LLAMA, RANKS_MOE, RANKS_MODELS };
 enum { RANKS_STEPS = 10 };
@@ -28,6 +29,15 @@ struct ranks_case {
 
 extern const struct ranks_case ranks_cases[];
 extern const int ranks_num_cases;
+
+/* MCP_RANKS_EVERY=n runs every n-th case and nothing but cases: sanitizers are slow, and
+ * most cases walk the same code. */
+static inline int ranks_every(void)
+{
+    const char *text = getenv("MCP_RANKS_EVERY");
+    long every = text != NULL ? strtol(text, NULL, 10) : 1;
+    return every > 1 && every < 1000 ? (int)every : 1;
+}
 
 static inline int ranks_world(const struct ranks_case *c)
 {

@@ -160,11 +160,12 @@ static void check_world(int world)
         }
         line = newline == NULL ? NULL : newline + 1;
     }
-    for (int i = 0; i < ranks_num_cases; i++)
+    int every = ranks_every();
+    for (int i = 0; i < ranks_num_cases; i += every)
         count -= ranks_world(&ranks_cases[i]) == world;
     cr_expect(eq(int, count, 0), "not every case has run");
-    cr_expect(eq(int, edits, world == 2 ? NUM_EDITS : 0), "not every edit has run");
-    cr_expect(eq(int, bits, num_bits[world]), "not every case of bits has run");
+    cr_expect(eq(int, edits, world == 2 && every == 1 ? NUM_EDITS : 0), "not every edit has run");
+    cr_expect(eq(int, bits, every == 1 ? num_bits[world] : 0), "not every case of bits has run");
     unlink(file);
     mcp_arena_free(arena);
 }
