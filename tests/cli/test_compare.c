@@ -100,14 +100,14 @@ static void run(struct child *child, const struct slower *s, const char *option,
     snprintf(words[3], WORD, "%s", option);
     snprintf(words[4], WORD, "%s", more);
     snprintf(words[5], WORD, "~");
-    *child = (struct child){.arena = mcp_arena_new()};
+    *child = (struct child){.arena = child->arena};
     child_run(child, words, NULL);
 }
 
 Test(compare_cli, slower_links_are_found_and_named)
 {
     struct slower s;
-    struct child child;
+    struct child child = {.arena = mcp_arena_new()};
     write_timelines(&s);
     cut(s.fast);
     cut(s.slow);
@@ -130,4 +130,5 @@ Test(compare_cli, slower_links_are_found_and_named)
     unlink(s.plan);
     unlink(s.fast);
     unlink(s.slow);
+    mcp_arena_free(child.arena);
 }
