@@ -121,12 +121,14 @@ static enum mcp_status start_once(struct mcp_context *ctx, const struct train_ar
     return mcp_train_ranks(words.items, is_mpirun, &ctx->err);
 }
 
-/* Ranks that were lost begin again from the newest checkpoint; what the user gave wrong
- * would fail again. */
+/* A run that failed begins again from the newest checkpoint, but not one that was asked to
+ * end; what the user gave wrong would fail again. */
 static enum mcp_status start(struct mcp_context *ctx, struct train_args *args, int world)
 {
     enum mcp_status status = start_once(ctx, args, world);
     for (int i = 1; status == MCP_RUN_FAILURE && i <= args->max_restarts; i++) {
+        if (mcp_train_ranks_asked_to_end())
+            break;
         fprintf(stderr, "mcpplan: note: %s; restart %d of %d from the newest checkpoint\n",
                 ctx->err.text, i, args->max_restarts);
         args->run.resume = true;
@@ -200,6 +202,9 @@ static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
     set_flops(file, &args->run);
     if (args->run.program != NULL)
         return start(ctx, args, world);
+    if (args->run.frozen_program != NULL)
+        return mcp_fail(&ctx->err, MCP_USAGE,
+                        "--frozen-program is the second of two files: --program names the first");
     if (args->run.freeze_step > 0 && file->job.optimizer != MCP_OPTIMIZER_ONE_BIT_ADAM)
         return mcp_fail(&ctx->err, MCP_INVALID,
                         "--freeze-step is of optimizer one_bit_adam; the plan's is %s",

@@ -70,15 +70,19 @@ static void take_line(struct last_words *words, const char *line)
         fputs(line, stderr);
 }
 
+/* The last line may lack its end. */
 static void listen_to(int pipe_end, struct last_words *words)
 {
     char line[4096];
     FILE *file = fdopen(pipe_end, "r");
-    while (file != NULL && (fgets(line, sizeof line, file) != NULL || errno == EINTR)) {
-        if (feof(file))
-            break;
-        take_line(words, line);
+    while (file != NULL) {
         errno = 0;
+        if (fgets(line, sizeof line, file) != NULL)
+            take_line(words, line);
+        else if (errno == EINTR)
+            clearerr(file);
+        else
+            break;
     }
     if (file != NULL)
         fclose(file);
@@ -95,11 +99,27 @@ static void become(const char *const *argv, const int *ends)
     _exit(127);
 }
 
+/* Signals that ask for the end: the terminal tells the ranks of SIGINT itself, SIGTERM is
+ * passed on so that they save what they have. */
+static volatile sig_atomic_t asked, child_to_tell;
+
+static void ask(int number)
+{
+    asked = number;
+    if (number == SIGTERM && child_to_tell > 0)
+        kill((pid_t)child_to_tell, SIGTERM);
+}
+
+bool mcp_train_ranks_asked_to_end(void)
+{
+    return asked != 0;
+}
+
 static enum mcp_status how_it_ended(const char *program, int status, const struct last_words *words,
                                     struct mcp_error *err)
 {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : MCP_RUN_FAILURE;
-    const bool ours = code >= MCP_CHECK_FAILED && code <= MCP_RUN_FAILURE;
+    const bool ours = code > MCP_CHECK_FAILED && code <= MCP_RUN_FAILURE; /* 1 is mpirun's */
     const enum mcp_status why = ours ? (enum mcp_status)code : MCP_RUN_FAILURE;
     if (WIFEXITED(status) && code == 0)
         return MCP_OK;
@@ -116,13 +136,16 @@ static enum mcp_status how_it_ended(const char *program, int status, const struc
         return mcp_fail(err, MCP_RUN_FAILURE, "%s", words->signal.text);
     if (words->rank.text[0] != '\0')
         return mcp_fail(err, why, "%s", words->rank.text);
+    if (asked != 0)
+        return mcp_fail(err, MCP_RUN_FAILURE, "the run was ended by signal %d (%s), as asked",
+                        (int)asked, strsignal((int)asked));
     fputs(words->of_mpirun, stderr);
     return mcp_fail(err, why, "the run has failed; what its ranks said is above");
 }
 
 enum mcp_status mcp_train_ranks(const char *const *argv, bool is_mpirun, struct mcp_error *err)
 {
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
+    struct sigaction answer = {.sa_handler = ask}, before[2];
     struct last_words words = {.in_banner = false};
     int status = 0, ends[2] = {-1, -1};
     if (is_mpirun && pipe(ends) != 0)
@@ -138,11 +161,15 @@ enum mcp_status mcp_train_ranks(const char *const *argv, bool is_mpirun, struct 
             close(ends[0]);
         return mcp_fail(err, MCP_RUN_FAILURE, "cannot start %s: %s", argv[0], strerror(reason));
     }
-    sigaction(SIGINT, &ignore, &before); /* the ranks get it, and end */
+    child_to_tell = (sig_atomic_t)child;
+    sigaction(SIGINT, &answer, &before[0]);
+    sigaction(SIGTERM, &answer, &before[1]);
     if (is_mpirun)
         listen_to(ends[0], &words);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;
-    sigaction(SIGINT, &before, NULL);
+    child_to_tell = 0;
+    sigaction(SIGINT, &before[0], NULL);
+    sigaction(SIGTERM, &before[1], NULL);
     return how_it_ended(argv[0], status, &words, err);
 }

@@ -84,6 +84,24 @@ enum mcp_status mcp_checkpoint_steps(struct mcp_arena *arena, const char *folder
     return MCP_OK;
 }
 
+static bool is_finished(struct mcp_arena *arena, const char *folder, int64_t step)
+{
+    return access(mcp_checkpoint_manifest(arena, folder, step), F_OK) == 0;
+}
+
+int64_t mcp_checkpoint_finished(struct mcp_arena *arena, const char *folder)
+{
+    struct mcp_error err;
+    int64_t *steps;
+    int count;
+    if (mcp_checkpoint_steps(arena, folder, &steps, &count, &err) != MCP_OK)
+        return -1;
+    for (int i = 0; i < count; i++)
+        if (is_finished(arena, folder, steps[i]))
+            return steps[i];
+    return -1;
+}
+
 /* --- removing --- */
 
 static bool is_ours(const char *name)
@@ -129,10 +147,8 @@ enum mcp_status mcp_checkpoint_prune(struct mcp_arena *arena, const char *folder
     int count, finished = 0;
     MCP_TRY(mcp_checkpoint_steps(arena, folder, &steps, &count, err));
     for (int i = 0; i < count; i++) {
-        const bool is_finished =
-            access(mcp_checkpoint_manifest(arena, folder, steps[i]), F_OK) == 0;
         if (finished < keep || finished == 0) {
-            finished += is_finished;
+            finished += is_finished(arena, folder, steps[i]);
             continue;
         }
         MCP_TRY(remove_files(arena, folder, steps[i], err));

@@ -74,6 +74,8 @@ struct mcp_checkpoint;
 enum mcp_status mcp_checkpoint_open(struct mcp_arena *arena, const char *folder, int64_t step,
                                     bool checksums, const struct mcp_checkpoint **out,
                                     struct mcp_error *err);
+/* The newest step whose manifest is written; -1: none, or no folder. */
+int64_t mcp_checkpoint_finished(struct mcp_arena *arena, const char *folder);
 /* The newest that is whole by its checksums. `passed_over` gets a line for each newer one
  * that is not, and why. *out is NULL when none was ever finished, or there is no folder;
  * MCP_FORMAT when those that were are all damaged. */

@@ -131,6 +131,21 @@ static enum mcp_status begin_from(struct mcp_run *run, const char *path, struct 
     return status;
 }
 
+/* A new run beside checkpoints of another would lose its own: only the newest are kept. */
+static enum mcp_status refuse_others(struct mcp_run *run, struct mcp_error *err)
+{
+    const char *folder = run->setting.options->checkpoint_dir;
+    if (folder == NULL || run->setting.options->resume)
+        return MCP_OK;
+    const int64_t newest = mcp_checkpoint_finished(run->arena, folder);
+    if (newest < 0)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID,
+                    "%s holds a checkpoint of step %lld: --resume goes on from it, another "
+                    "--checkpoint-dir keeps both",
+                    folder, (long long)newest);
+}
+
 static enum mcp_status go_on(struct mcp_run *run, struct mcp_error *err)
 {
     const struct mcp_run_options *options = run->setting.options;
@@ -138,6 +153,7 @@ static enum mcp_status go_on(struct mcp_run *run, struct mcp_error *err)
     struct mcp_text passed_over = mcp_text_new(run->arena);
     run->state = (struct mcp_checkpoint_state){.seed = (uint64_t)options->seed, .loss_scale = 1};
     run->checkpointed = -1;
+    MCP_TRY(refuse_others(run, err));
     if (options->init_from != NULL)
         MCP_TRY(begin_from(run, options->init_from, err));
     if (!options->resume || options->checkpoint_dir == NULL)

@@ -254,7 +254,7 @@ static void note_turns(struct mcp_pool *pool, const struct mcp_slot *slot,
     int *turn = turn_at(pool, entry->layer, slot->microbatch + entry->microbatch_offset);
     if (*turn < 0 && mentions_transient(pool, entry))
         take_turn(pool, turn);
-    if (entry->role == MCP_REDUCE && *turn >= 0)
+    if (entry->role == MCP_REDUCE && *turn >= 0 && pool->num_free_turns < MCP_POOL_TURNS)
         pool->free_turns[pool->num_free_turns++] = *turn;
 }
 

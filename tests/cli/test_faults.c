@@ -217,6 +217,23 @@ Test(faults, a_stopped_rank)
     leave(&at);
 }
 
+/* The ranks save what they have; nothing begins again. */
+Test(faults, asked_to_end)
+{
+    struct place at = new_place();
+    pid_t train = begin(&at, TRAIN "--steps 100000 --checkpoint-dir @/saved --max-restarts 3");
+    strike(&at, train, 3, 0);
+    cr_assert(kill(train, SIGTERM) == 0);
+    (void)end_of(train);
+    const char *said = content(&at, "said");
+    cr_expect(lines_about(said, "restart") == 0, "%s", said);
+    cr_expect(lines_about(said, "mcpplan: ") <= 1, "%s", said);
+    int code = run(&at, TRAIN "--steps 4 --checkpoint-dir @/saved --resume");
+    cr_expect(eq(int, code, 0), "%s", content(&at, "said"));
+    cr_expect(access(mcp_format(at.arena, "%s/saved", at.folder), F_OK) == 0);
+    leave(&at);
+}
+
 /* One sentence on stderr, an exit code of its kind. */
 Test(faults, that_need_no_signal)
 {
@@ -232,11 +249,14 @@ Test(faults, that_need_no_signal)
         {TRAIN "--steps 1 --checkpoint-dir @/model.json/run", MCP_IO, "model.json/run"},
         {TRAIN "--steps 1 --max-restarts 1", MCP_USAGE, "--checkpoint-dir"},
         {TRAIN "--steps 1 --export @/x", MCP_USAGE, "--checkpoint-dir"},
+        {TRAIN "--steps 1 --frozen-program @/model.json", MCP_USAGE, "--program names the first"},
+        {TRAIN "--steps 1 --checkpoint-dir @/mine", MCP_INVALID, "holds a checkpoint of step 1"},
     };
     struct place at = new_place();
     int status = system(mcp_format(at.arena, "echo hi > %s/short.txt", at.folder));
     cr_assert(status == 0);
     cr_assert(run(&at, "data tokenize @/short.txt -o @/short.tokens") == 0);
+    cr_assert(run(&at, TRAIN "--steps 1 --checkpoint-dir @/mine") == 0);
     for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
         int code = run(&at, cases[i].command);
         const char *said = content(&at, "said");
