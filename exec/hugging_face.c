@@ -321,21 +321,11 @@ static enum mcp_status add_layer(struct export *e, const struct mcp_layer_type *
     return MCP_OK;
 }
 
-/* Some entry of the program that runs the layer says its type; NULL: none does. */
-static const struct mcp_layer_type *type_of(const struct mcp_program *program, int layer)
-{
-    for (int l = 0; l < program->num_lists; l++)
-        for (int i = 0; i < program->lists[l].num_entries; i++)
-            if (program->lists[l].entries[i].layer == layer)
-                return &program->types[program->lists[l].entries[i].type];
-    return NULL;
-}
-
 static enum mcp_status export_model(struct export *e, const char *path, struct mcp_error *err)
 {
     struct mcp_tensor_note note = {"format", "pt"}; /* transformers asks for it */
     for (int layer = 0; layer < e->program->num_layers; layer++) {
-        const struct mcp_layer_type *type = type_of(e->program, layer);
+        const struct mcp_layer_type *type = mcp_program_layer_type(e->program, layer);
         if (type != NULL)
             MCP_TRY(add_layer(e, type, layer, err));
     }

@@ -17,18 +17,13 @@ static int64_t layer_parameters(const struct mcp_program *program,
     return total;
 }
 
-int64_t mcp_program_parameters(struct mcp_arena *scratch, const struct mcp_program *program)
+int64_t mcp_program_parameters(const struct mcp_program *program)
 {
-    bool *counted = MCP_ARRAY(scratch, program->num_layers + 1, bool);
     int64_t total = 0;
-    for (int l = 0; l < program->num_lists; l++)
-        for (int e = 0; e < program->lists[l].num_entries; e++) {
-            const struct mcp_entry *entry = &program->lists[l].entries[e];
-            if (counted[entry->layer])
-                continue;
-            counted[entry->layer] = true;
-            total += layer_parameters(program, &program->types[entry->type]);
-        }
+    for (int layer = 0; layer < program->num_layers; layer++) {
+        const struct mcp_layer_type *type = mcp_program_layer_type(program, layer);
+        total += type != NULL ? layer_parameters(program, type) : 0;
+    }
     return total;
 }
 
@@ -40,7 +35,7 @@ enum mcp_status mcp_run_logs_open(struct mcp_arena *arena, const struct mcp_run_
     const struct mcp_run_observer *observer = &setting->observer;
     const struct mcp_monitor_limits limits = mcp_monitor_limits_default();
     out->monitor = mcp_monitor_new(arena, &limits);
-    out->parameters = mcp_program_parameters(arena, setting->program);
+    out->parameters = mcp_program_parameters(setting->program);
     if (options->metrics != NULL)
         MCP_TRY(mcp_run_log_open(arena, options->metrics, first_step, &out->log, err));
     if (options->tensorboard_dir == NULL)

@@ -22,6 +22,6 @@ enum mcp_status mcp_run_logs_step(struct mcp_run_logs *logs, const struct mcp_ru
                                   const struct mcp_step_report *report, struct mcp_error *err);
 
 /* Weights of the model that a program trains, each once; padding left out. */
-int64_t mcp_program_parameters(struct mcp_arena *scratch, const struct mcp_program *program);
+int64_t mcp_program_parameters(const struct mcp_program *program);
 
 #endif

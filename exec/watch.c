@@ -65,28 +65,17 @@ static int group_of(const struct mcp_watch *watch, int layer, const struct mcp_l
     return group;
 }
 
-/* A layer's type is that of any entry which runs it. */
-static const struct mcp_layer_type **types_of(struct mcp_arena *arena,
-                                              const struct mcp_program *program)
-{
-    const struct mcp_layer_type **types =
-        MCP_ARRAY(arena, program->num_layers + 1, const struct mcp_layer_type *);
-    for (int l = 0; l < program->num_lists; l++)
-        for (int e = 0; e < program->lists[l].num_entries; e++) {
-            const struct mcp_entry *entry = &program->lists[l].entries[e];
-            types[entry->layer] = &program->types[entry->type];
-        }
-    return types;
-}
-
 struct mcp_watch *mcp_watch_new(struct mcp_arena *arena, const struct mcp_program *program,
                                 bool histograms)
 {
     struct mcp_watch *watch = MCP_NEW(arena, struct mcp_watch);
-    const struct mcp_layer_type **types = types_of(arena, program);
+    const struct mcp_layer_type **types =
+        MCP_ARRAY(arena, program->num_layers + 1, const struct mcp_layer_type *);
     int total = 0;
-    for (int layer = 0; layer < program->num_layers; layer++)
+    for (int layer = 0; layer < program->num_layers; layer++) {
+        types[layer] = mcp_program_layer_type(program, layer);
         total += types[layer] != NULL ? types[layer]->num_weights : 0;
+    }
     watch->program = program;
     watch->first_group = MCP_ARRAY(arena, program->num_layers + 1, int);
     watch->groups = MCP_ARRAY(arena, total + 1, struct mcp_group_metrics);

@@ -40,3 +40,12 @@ const struct mcp_buffer *mcp_operand_buffer(const struct mcp_program *program,
     assert(operand.index < type->num_buffers[operand.space]);
     return &type->buffers[operand.space][operand.index];
 }
+
+const struct mcp_layer_type *mcp_program_layer_type(const struct mcp_program *program, int layer)
+{
+    for (int l = 0; l < program->num_lists; l++)
+        for (int i = 0; i < program->lists[l].num_entries; i++)
+            if (program->lists[l].entries[i].layer == layer)
+                return &program->types[program->lists[l].entries[i].type];
+    return NULL;
+}

@@ -29,12 +29,9 @@ static void tear_down(void)
 
 static const struct mcp_layer_type *type_of(const struct mcp_program *program, int layer)
 {
-    for (int l = 0; l < program->num_lists; l++)
-        for (int i = 0; i < program->lists[l].num_entries; i++)
-            if (program->lists[l].entries[i].layer == layer)
-                return &program->types[program->lists[l].entries[i].type];
-    cr_fatal("no layer %d", layer);
-    return NULL;
+    const struct mcp_layer_type *type = mcp_program_layer_type(program, layer);
+    cr_assert(type != NULL, "no layer %d", layer);
+    return type;
 }
 
 /* New weights of the layout, exported: the file's path. */
