@@ -47,12 +47,6 @@ struct mcp_backend {
 
 /* --- groups --- */
 
-static bool is_transfer(const struct mcp_op *op)
-{
-    int code = mcp_functions[op->function].code;
-    return code == MCP_COLLECTIVE || code == MCP_SEND || code == MCP_RECEIVE || code == MCP_SHIFT;
-}
-
 static enum mcp_status open_channel(struct mcp_backend *b, unsigned axes, enum mcp_stream stream,
                                     struct mcp_error *err)
 {
@@ -75,7 +69,7 @@ static enum mcp_status open_channels(struct mcp_backend *b, struct mcp_error *er
             const struct mcp_block *block = &b->program->types[t].blocks[role];
             for (int i = 0; i < block->num_ops; i++) {
                 const struct mcp_op *op = &block->ops[i];
-                if (is_transfer(op))
+                if (mcp_op_is_transfer(op))
                     MCP_TRY(open_channel(b, op->group, (enum mcp_stream)op->stream, err));
                 if (op->function == MCP_FN_EXPERT_COUNTS)
                     MCP_TRY(open_channel(b, MCP_EXPERT, MCP_STREAM_COMPUTE, err));
@@ -187,7 +181,7 @@ static enum mcp_status start(struct mcp_backend *b, struct stream *s, const stru
 {
     times_of(s, s->reached + 1)->start_s = mcp_cpu_clock();
     s->started = true;
-    if (!is_transfer(op->launch.op)) {
+    if (!mcp_op_is_transfer(op->launch.op)) {
         mcp_cpu_kernels[op->launch.op->function].run(&op->launch);
         *done = true;
         return MCP_OK;

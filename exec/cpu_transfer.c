@@ -10,7 +10,7 @@ enum { PIECE = 1 << 18, BLOCK = 512 };
 
 static int64_t size_of(unsigned char dtype)
 {
-    return dtype == MCP_BF16 || dtype == MCP_F16 ? 2 : dtype == MCP_U8 || dtype == MCP_F8 ? 1 : 4;
+    return (int64_t)mcp_dtype_bytes((enum mcp_dtype)dtype);
 }
 
 static bool is_reduction(enum mcp_function function)

@@ -19,12 +19,6 @@ int64_t mcp_to_ns(double seconds)
     return (int64_t)llround(seconds * 1e9);
 }
 
-bool mcp_op_is_transfer(const struct mcp_op *op)
-{
-    enum mcp_code code = mcp_op_code(op);
-    return code == MCP_COLLECTIVE || code == MCP_SEND || code == MCP_RECEIVE || code == MCP_SHIFT;
-}
-
 static enum mcp_cost stream_cost(unsigned stream)
 {
     switch (stream) {

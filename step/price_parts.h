@@ -22,7 +22,6 @@ double mcp_transfer_seconds(const struct mcp_pricing *pricing, const struct mcp_
 
 /* The kind of time an op's seconds are. */
 enum mcp_cost mcp_op_cost(const struct mcp_op *op);
-bool mcp_op_is_transfer(const struct mcp_op *op);
 /* How much of tensor and expert transfers a stack hides is measured as a share of them; what
  * is left of that share stands alone: compute stops for it. So it does for ring steps that
  * are not to be hidden; others hide as far as the play of their block says. */

@@ -41,6 +41,12 @@ const struct mcp_buffer *mcp_operand_buffer(const struct mcp_program *program,
     return &type->buffers[operand.space][operand.index];
 }
 
+bool mcp_op_is_transfer(const struct mcp_op *op)
+{
+    enum mcp_code code = (enum mcp_code)mcp_functions[op->function].code;
+    return code == MCP_COLLECTIVE || code == MCP_SEND || code == MCP_RECEIVE || code == MCP_SHIFT;
+}
+
 const struct mcp_layer_type *mcp_program_layer_type(const struct mcp_program *program, int layer)
 {
     for (int l = 0; l < program->num_lists; l++)

@@ -259,6 +259,9 @@ const struct mcp_buffer *mcp_operand_buffer(const struct mcp_program *program,
                                             const struct mcp_layer_type *type,
                                             struct mcp_operand operand);
 
+/* Does it move values between ranks? */
+bool mcp_op_is_transfer(const struct mcp_op *op);
+
 /* The type of a layer: that of any entry which runs it; NULL: none does. */
 const struct mcp_layer_type *mcp_program_layer_type(const struct mcp_program *program, int layer);
 
