@@ -23,12 +23,8 @@ enum { MAX_LOG_BYTES = 1 << 20 };
 
 static enum mcp_status make_files(struct mcp_context *ctx, struct files *out)
 {
-    const char *place = getenv("TMPDIR");
-    char *folder =
-        mcp_format(ctx->arena, "%s/mcpplan-XXXXXX", place != NULL && *place ? place : "/tmp");
-    if (mkdtemp(folder) == NULL)
-        return mcp_fail(&ctx->err, MCP_IO, "cannot make a folder like %s: %s", folder,
-                        strerror(errno));
+    const char *folder;
+    MCP_TRY(mcp_temporary_folder(ctx, &folder));
     out->folder = folder;
     out->plan = mcp_format(ctx->arena, "%s/plan.json", folder);
     out->data = mcp_format(ctx->arena, "%s/tokens", folder);

@@ -5,7 +5,6 @@
 #include "exec/run_options.h"
 #include "step/dump.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,16 +145,6 @@ static enum mcp_status write_program(struct mcp_context *ctx, const struct mcp_p
     return mcp_file_replace(path, text, strlen(text), &ctx->err);
 }
 
-static enum mcp_status make_folder(struct mcp_context *ctx, char **out)
-{
-    const char *place = getenv("TMPDIR");
-    *out = mcp_format(ctx->arena, "%s/mcpplan-XXXXXX", place != NULL && *place ? place : "/tmp");
-    if (mkdtemp(*out) == NULL)
-        return mcp_fail(&ctx->err, MCP_IO, "cannot make a folder like %s: %s", *out,
-                        strerror(errno));
-    return MCP_OK;
-}
-
 /* The plan's program of a phase; -1: of the plan's own. */
 static enum mcp_status write_phase(struct mcp_context *ctx, int phase, const char *path)
 {
@@ -196,7 +185,7 @@ static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
 {
     struct mcp_plan_file *file = MCP_NEW(ctx->arena, struct mcp_plan_file);
     const struct mcp_plan_changes same = mcp_plan_unchanged();
-    char *folder;
+    const char *folder;
     MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], &same, file));
     int world = mcp_plan_world(&file->plan);
     set_flops(file, &args->run);
@@ -209,7 +198,7 @@ static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
         return mcp_fail(&ctx->err, MCP_INVALID,
                         "--freeze-step is of optimizer one_bit_adam; the plan's is %s",
                         mcp_optimizer_names[file->job.optimizer]);
-    MCP_TRY(make_folder(ctx, &folder));
+    MCP_TRY(mcp_temporary_folder(ctx, &folder));
     enum mcp_status status = write_programs(ctx, &file->job, folder, &args->run);
     if (status == MCP_OK)
         status = start(ctx, args, world);

@@ -91,6 +91,17 @@ enum mcp_status mcp_output_result(struct mcp_context *ctx, const struct mcp_text
     return mcp_output_text(&facts, &ctx->err);
 }
 
+enum mcp_status mcp_temporary_folder(struct mcp_context *ctx, const char **out)
+{
+    const char *place = environment("TMPDIR");
+    char *folder = mcp_format(ctx->arena, "%s/mcpplan-XXXXXX", *place != '\0' ? place : "/tmp");
+    if (mkdtemp(folder) == NULL)
+        return mcp_fail(&ctx->err, MCP_IO, "cannot make a folder like %s: %s", folder,
+                        strerror(errno));
+    *out = folder;
+    return MCP_OK;
+}
+
 const char *mcp_shown(struct mcp_arena *arena, const char *word)
 {
     size_t length = strlen(word);

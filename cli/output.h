@@ -47,6 +47,9 @@ enum mcp_status mcp_output_text(const struct mcp_text *text, struct mcp_error *e
 enum mcp_status mcp_output_file(struct mcp_context *ctx, const char *path,
                                 const struct mcp_json *json);
 
+/* A new folder for files that this run needs and removes, below TMPDIR or /tmp. */
+enum mcp_status mcp_temporary_folder(struct mcp_context *ctx, const char **out);
+
 /* A word of the user's for a message: printable, its end cut off when long. */
 const char *mcp_shown(struct mcp_arena *arena, const char *word);
 
