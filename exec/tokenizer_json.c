@@ -338,21 +338,32 @@ static enum mcp_status read_normalizer_step(const struct reader *r, struct mcp_j
     return is_mark ? MCP_OK : fail_type(json, type, err);
 }
 
+/* An object of a tokenizer.json that is one step, or a Sequence of them under `list_key`. */
+static enum mcp_status
+read_steps(const struct reader *r, struct mcp_json *json, const char *list_key,
+           enum mcp_status (*read_step)(const struct reader *r, struct mcp_json *json,
+                                        struct mcp_error *err),
+           struct mcp_error *err)
+{
+    struct mcp_json *list;
+    const char *type;
+    MCP_TRY(read_type(json, &type, err));
+    if (!mcp_same(type, "Sequence"))
+        return read_step(r, json, err);
+    MCP_TRY(mcp_json_array(json, list_key, &list, err));
+    for (size_t i = 0; i < mcp_json_count(list); i++)
+        MCP_TRY(read_step(r, mcp_json_at(list, i), err));
+    return MCP_OK;
+}
+
 static enum mcp_status read_normalizer(const struct reader *r, struct mcp_json *root,
                                        struct mcp_error *err)
 {
-    struct mcp_json *json, *list;
-    const char *type;
+    struct mcp_json *json;
     if (!mcp_json_has(root, "normalizer"))
         return MCP_OK;
     MCP_TRY(mcp_json_object(root, "normalizer", &json, err));
-    MCP_TRY(read_type(json, &type, err));
-    if (!mcp_same(type, "Sequence"))
-        return read_normalizer_step(r, json, err);
-    MCP_TRY(mcp_json_array(json, "normalizers", &list, err));
-    for (size_t i = 0; i < mcp_json_count(list); i++)
-        MCP_TRY(read_normalizer_step(r, mcp_json_at(list, i), err));
-    return MCP_OK;
+    return read_steps(r, json, "normalizers", read_normalizer_step, err);
 }
 
 static enum mcp_status read_metaspace(const struct reader *r, struct mcp_json *json,
@@ -423,19 +434,13 @@ static enum mcp_status read_words_step(const struct reader *r, struct mcp_json *
 static enum mcp_status read_words(const struct reader *r, struct mcp_json *root,
                                   struct mcp_error *err)
 {
-    struct mcp_json *json, *list;
+    struct mcp_json *json;
     const char *type;
     if (!mcp_json_has(root, "pre_tokenizer"))
         return MCP_OK;
     MCP_TRY(mcp_json_object(root, "pre_tokenizer", &json, err));
     MCP_TRY(read_type(json, &type, err));
-    if (!mcp_same(type, "Sequence")) {
-        MCP_TRY(read_words_step(r, json, err));
-    } else {
-        MCP_TRY(mcp_json_array(json, "pretokenizers", &list, err));
-        for (size_t i = 0; i < mcp_json_count(list); i++)
-            MCP_TRY(read_words_step(r, mcp_json_at(list, i), err));
-    }
+    MCP_TRY(read_steps(r, json, "pretokenizers", read_words_step, err));
     const bool splits_by_expression = r->out->pattern > MCP_WORDS_MARKED;
     if (r->out->byte_level != splits_by_expression || (r->out->byte_level && r->out->marks_spaces))
         return fail_type(json, type, err);
@@ -500,18 +505,11 @@ static enum mcp_status read_around_step(const struct reader *r, struct mcp_json 
 static enum mcp_status read_around(const struct reader *r, struct mcp_json *root,
                                    struct mcp_error *err)
 {
-    struct mcp_json *json, *list;
-    const char *type;
+    struct mcp_json *json;
     if (!mcp_json_has(root, "post_processor"))
         return MCP_OK;
     MCP_TRY(mcp_json_object(root, "post_processor", &json, err));
-    MCP_TRY(read_type(json, &type, err));
-    if (!mcp_same(type, "Sequence"))
-        return read_around_step(r, json, err);
-    MCP_TRY(mcp_json_array(json, "processors", &list, err));
-    for (size_t i = 0; i < mcp_json_count(list); i++)
-        MCP_TRY(read_around_step(r, mcp_json_at(list, i), err));
-    return MCP_OK;
+    return read_steps(r, json, "processors", read_around_step, err);
 }
 
 enum mcp_status mcp_tokenizer_read(struct mcp_arena *arena, const char *path,
