@@ -13,7 +13,7 @@ enum { MOST_NODES = 20000 };
 /* The programme */
 
 /* What rows can say of a requirement: linear, as one column alone is 1. */
-static void add_requirement_row(const struct mcp_pool *pool, struct mcp_ilp *ilp, int index)
+static void add_requirement_row(const struct mcp_choice_pool *pool, struct mcp_ilp *ilp, int index)
 {
     const struct mcp_requirement *r = &pool->requirements->items[index];
     if (r->op != MCP_AT_MOST && r->op != MCP_AT_LEAST)
@@ -29,7 +29,7 @@ static void add_requirement_row(const struct mcp_pool *pool, struct mcp_ilp *ilp
 }
 
 /* Sets and strict limits have no row: a column that breaks one is fixed to 0. */
-static bool may_be_chosen(const struct mcp_pool *pool, const struct mcp_pooled *item)
+static bool may_be_chosen(const struct mcp_choice_pool *pool, const struct mcp_pooled *item)
 {
     for (int i = 0; i < pool->requirements->count; i++) {
         const struct mcp_requirement *r = &pool->requirements->items[i];
@@ -40,7 +40,7 @@ static bool may_be_chosen(const struct mcp_pool *pool, const struct mcp_pooled *
     return true;
 }
 
-static struct mcp_ilp *programme(const struct mcp_pool *pool)
+static struct mcp_ilp *programme(const struct mcp_choice_pool *pool)
 {
     struct mcp_ilp *ilp = mcp_ilp_new(pool->arena);
     double scale = pool->best_ns < INT64_MAX ? 1000 / (double)pool->best_ns : 1;
@@ -56,7 +56,7 @@ static struct mcp_ilp *programme(const struct mcp_pool *pool)
 }
 
 /* Column `at`, or all of its degrees. */
-static void forbid(const struct mcp_pool *pool, struct mcp_ilp *ilp, int at, bool degrees)
+static void forbid(const struct mcp_choice_pool *pool, struct mcp_ilp *ilp, int at, bool degrees)
 {
     int row = mcp_ilp_row(ilp, 0, 0);
     for (int i = 0; i < pool->count; i++)
@@ -65,7 +65,7 @@ static void forbid(const struct mcp_pool *pool, struct mcp_ilp *ilp, int at, boo
 }
 
 /* The column that is 1; of equals the one that was found first. */
-static int chosen(const struct mcp_pool *pool, const struct mcp_ilp_result *result)
+static int chosen(const struct mcp_choice_pool *pool, const struct mcp_ilp_result *result)
 {
     int at = -1;
     for (int i = 0; i < pool->count; i++)
@@ -78,7 +78,7 @@ static int chosen(const struct mcp_pool *pool, const struct mcp_ilp_result *resu
     return at;
 }
 
-static void choose(struct mcp_arena *arena, struct mcp_pool *pool, struct mcp_answer *out)
+static void choose(struct mcp_arena *arena, struct mcp_choice_pool *pool, struct mcp_answer *out)
 {
     int top = pool->options->top > 1 ? pool->options->top : 1;
     out->found = MCP_ARRAY(arena, top, struct mcp_found);
@@ -104,7 +104,7 @@ static void choose(struct mcp_arena *arena, struct mcp_pool *pool, struct mcp_an
     }
 }
 
-static void conclude(struct mcp_pool *pool, struct mcp_answer *out)
+static void conclude(struct mcp_choice_pool *pool, struct mcp_answer *out)
 {
     struct mcp_search_record *record = &pool->search.record;
     int64_t time = out->count > 0 ? pool->best_ns : INT64_MAX, refused = 0;
@@ -134,7 +134,7 @@ static double at_most(const struct mcp_requirements *requirements, enum mcp_requ
 
 /* A device may hold no more than the job, or a requirement, says; where pools differ, what
  * is in bytes is a larger share of the smaller. */
-static void limit_memory(struct mcp_pool *pool)
+static void limit_memory(struct mcp_choice_pool *pool)
 {
     const struct mcp_cluster *cluster = pool->question.cluster;
     double frac = at_most(pool->requirements, MCP_REQUIRE_PEAK_MEMORY_FRAC, 1), most = 0;
@@ -144,7 +144,7 @@ static void limit_memory(struct mcp_pool *pool)
     pool->job.memory_limit_frac = fmin(pool->job.memory_limit_frac, fmin(frac, most));
 }
 
-static bool may_recompute(const struct mcp_pool *pool, int recompute)
+static bool may_recompute(const struct mcp_choice_pool *pool, int recompute)
 {
     const struct mcp_interval *interval = &pool->search.space->knobs[MCP_KNOB_RECOMPUTE];
     if (interval->given && (recompute < interval->low || recompute > interval->high))
@@ -159,12 +159,12 @@ static bool may_recompute(const struct mcp_pool *pool, int recompute)
 
 static const char *refuse(const void *context, const struct mcp_plan *plan)
 {
-    const struct mcp_pool *pool = context;
+    const struct mcp_choice_pool *pool = context;
     return mcp_require_broken_family(pool->requirements, &pool->question, plan) ? mcp_rule_required
                                                                                 : NULL;
 }
 
-static void begin(struct mcp_pool *pool, const struct mcp_question *question,
+static void begin(struct mcp_choice_pool *pool, const struct mcp_question *question,
                   const struct mcp_plan_space *space, const struct mcp_search_options *options)
 {
     pool->job = *question->job;
@@ -189,12 +189,12 @@ void mcp_choose(struct mcp_arena *arena, const struct mcp_question *question,
                 const struct mcp_choice_options *options, struct mcp_answer *out)
 {
     const struct mcp_search_options one = {.objective = MCP_OBJECTIVE_TIME, .num_threads = 1};
-    struct mcp_pool pool = {
+    struct mcp_choice_pool pool = {
         .arena = mcp_arena_new(), .requirements = requirements, .options = options};
     *out = (struct mcp_answer){0};
     begin(&pool, question, space, &one);
     mcp_search_enumerate(&pool.search);
-    mcp_pool_fill(&pool);
+    mcp_choice_pool_fill(&pool);
     choose(arena, &pool, out);
     conclude(&pool, out);
     mcp_desks_close(&pool.search);

@@ -16,7 +16,7 @@ struct mcp_pooled {
     double *values; /* [requirements] what it has of each */
 };
 
-struct mcp_pool {
+struct mcp_choice_pool {
     struct mcp_arena *arena; /* the pool's own */
     struct mcp_job job;      /* with no more memory than is required */
     struct mcp_question question;
@@ -38,13 +38,14 @@ struct mcp_pool {
 enum { MCP_MOST_POOL = 1024 };
 
 /* Families and tuples, least bound first, until none left can be among the answers. */
-void mcp_pool_fill(struct mcp_pool *pool);
+void mcp_choice_pool_fill(struct mcp_choice_pool *pool);
 /* choice_split.c: the tuple's best split that meets what is required, into the pool. */
-void mcp_pool_split(struct mcp_pool *pool, struct mcp_tuple *tuple);
+void mcp_choice_pool_split(struct mcp_choice_pool *pool, struct mcp_tuple *tuple);
 /* What a plan of the layout must beat to be of use. */
-int64_t mcp_pool_cutoff(const struct mcp_pool *pool, int layout);
+int64_t mcp_choice_pool_cutoff(const struct mcp_choice_pool *pool, int layout);
 /* Prices what the tuple has found; true when it meets all that is required. */
-bool mcp_pool_add(struct mcp_pool *pool, const struct mcp_tuple *tuple);
-struct mcp_look mcp_pool_look(const struct mcp_pool *pool, int layout, int64_t cutoff_ns);
+bool mcp_choice_pool_add(struct mcp_choice_pool *pool, const struct mcp_tuple *tuple);
+struct mcp_look mcp_choice_pool_look(const struct mcp_choice_pool *pool, int layout,
+                                     int64_t cutoff_ns);
 
 #endif

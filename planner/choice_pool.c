@@ -12,13 +12,13 @@ static int64_t smaller(int64_t a, int64_t b)
 
 /* --- the bar --- */
 
-static int most_kept(const struct mcp_pool *pool)
+static int most_kept(const struct mcp_choice_pool *pool)
 {
     return pool->options->top > 1 ? pool->options->top : 1;
 }
 
 /* Within pool_frac of the best, and better than the last layout that is kept. */
-static int64_t reach_ns(const struct mcp_pool *pool)
+static int64_t reach_ns(const struct mcp_choice_pool *pool)
 {
     if (pool->best_ns == INT64_MAX)
         return INT64_MAX;
@@ -26,13 +26,13 @@ static int64_t reach_ns(const struct mcp_pool *pool)
     return smaller((int64_t)reach + 1, pool->last_ns);
 }
 
-int64_t mcp_pool_cutoff(const struct mcp_pool *pool, int layout)
+int64_t mcp_choice_pool_cutoff(const struct mcp_choice_pool *pool, int layout)
 {
     return smaller(reach_ns(pool), pool->layout_ns[layout]);
 }
 
 /* The time of the last of the layouts that are kept. */
-static int64_t find_last(const struct mcp_pool *pool)
+static int64_t find_last(const struct mcp_choice_pool *pool)
 {
     struct mcp_mark mark = mcp_arena_mark(pool->arena);
     int top = most_kept(pool), count = 0;
@@ -54,7 +54,7 @@ static int64_t find_last(const struct mcp_pool *pool)
 
 /* --- the pool --- */
 
-static void raise_bar(struct mcp_pool *pool, int at)
+static void raise_bar(struct mcp_choice_pool *pool, int at)
 {
     const struct mcp_pooled *item = &pool->items[at];
     if (pool->best < 0 ||
@@ -68,7 +68,7 @@ static void raise_bar(struct mcp_pool *pool, int at)
     pool->last_ns = find_last(pool);
 }
 
-bool mcp_pool_add(struct mcp_pool *pool, const struct mcp_tuple *tuple)
+bool mcp_choice_pool_add(struct mcp_choice_pool *pool, const struct mcp_tuple *tuple)
 {
     const struct mcp_requirements *requirements = pool->requirements;
     struct mcp_desk *desk = &pool->search.desks[pool->search.lots[tuple->layout].desk];
@@ -106,7 +106,7 @@ static bool before(const struct mcp_tuple *a, const struct mcp_tuple *b)
     return a->index < b->index;
 }
 
-static void push(struct mcp_pool *pool, const struct mcp_tuple *tuple)
+static void push(struct mcp_choice_pool *pool, const struct mcp_tuple *tuple)
 {
     struct mcp_tuples *heap = &pool->heap;
     heap->items = mcp_grow(pool->arena, heap->items, heap->count, &heap->capacity, sizeof *tuple);
@@ -133,7 +133,8 @@ static struct mcp_tuple pop(struct mcp_tuples *heap)
 
 /* --- families --- */
 
-struct mcp_look mcp_pool_look(const struct mcp_pool *pool, int layout, int64_t cutoff_ns)
+struct mcp_look mcp_choice_pool_look(const struct mcp_choice_pool *pool, int layout,
+                                     int64_t cutoff_ns)
 {
     const struct mcp_lot *lot = &pool->search.lots[layout];
     struct mcp_desk *desk = &pool->search.desks[lot->desk];
@@ -147,7 +148,7 @@ struct mcp_look mcp_pool_look(const struct mcp_pool *pool, int layout, int64_t c
 }
 
 /* ZeRO and rank order may be required too: a family knows nothing of them. */
-static void take_tuple(struct mcp_pool *pool, const struct mcp_look *look,
+static void take_tuple(struct mcp_choice_pool *pool, const struct mcp_look *look,
                        const struct mcp_tuple *tuple)
 {
     struct mcp_search_record *record = &pool->search.record;
@@ -161,12 +162,12 @@ static void take_tuple(struct mcp_pool *pool, const struct mcp_look *look,
     if (tuple->state != MCP_TUPLE_FITS)
         return;
     record->fitting++;
-    if (llround(tuple->found.iteration_s * 1e9) < mcp_pool_cutoff(pool, tuple->layout))
-        mcp_pool_add(pool, tuple);
+    if (llround(tuple->found.iteration_s * 1e9) < mcp_choice_pool_cutoff(pool, tuple->layout))
+        mcp_choice_pool_add(pool, tuple);
 }
 
-static void look_at_order(struct mcp_pool *pool, struct mcp_look *look, struct mcp_family *family,
-                          int order)
+static void look_at_order(struct mcp_choice_pool *pool, struct mcp_look *look,
+                          struct mcp_family *family, int order)
 {
     int orders = look->lot->choices.rank_orders.count, each = look->lot->variants / orders;
     mcp_look_into(look, family, order, pool->looks);
@@ -180,10 +181,10 @@ static void look_at_order(struct mcp_pool *pool, struct mcp_look *look, struct m
 }
 
 /* The first rank order, or all that may be. */
-static void open_family(struct mcp_pool *pool, struct mcp_family *family, bool all)
+static void open_family(struct mcp_choice_pool *pool, struct mcp_family *family, bool all)
 {
     struct mcp_look look =
-        mcp_pool_look(pool, family->layout, mcp_pool_cutoff(pool, family->layout));
+        mcp_choice_pool_look(pool, family->layout, mcp_choice_pool_cutoff(pool, family->layout));
     const char *refuted = mcp_family_refuted(&look, family);
     int orders = look.lot->choices.rank_orders.count;
     family->reached = refuted == NULL && mcp_family_reaches(&look, family);
@@ -195,10 +196,10 @@ static void open_family(struct mcp_pool *pool, struct mcp_family *family, bool a
 }
 
 /* Other rank orders have nothing to offer but the best. */
-static void open_orders(struct mcp_pool *pool, struct mcp_family *family)
+static void open_orders(struct mcp_choice_pool *pool, struct mcp_family *family)
 {
-    struct mcp_look look = mcp_pool_look(pool, family->layout,
-                                         smaller(pool->best_ns, pool->layout_ns[family->layout]));
+    struct mcp_look look = mcp_choice_pool_look(
+        pool, family->layout, smaller(pool->best_ns, pool->layout_ns[family->layout]));
     if (!family->reached || !mcp_family_reaches(&look, family))
         return;
     for (int order = 1; order < look.lot->choices.rank_orders.count; order++)
@@ -208,7 +209,7 @@ static void open_orders(struct mcp_pool *pool, struct mcp_family *family)
 
 /* --- the walk --- */
 
-static void tell(const struct mcp_pool *pool)
+static void tell(const struct mcp_choice_pool *pool)
 {
     size_t all = pool->search.families[MCP_KEEPS_ALL].count;
     if (pool->options->progress)
@@ -217,7 +218,7 @@ static void tell(const struct mcp_pool *pool)
                                 pool->best >= 0 ? &pool->items[pool->best].found : NULL);
 }
 
-static bool given_up(const struct mcp_pool *pool)
+static bool given_up(const struct mcp_choice_pool *pool)
 {
     const struct mcp_choice_options *options = pool->options;
     return pool->count == MCP_MOST_POOL ||
@@ -226,7 +227,7 @@ static bool given_up(const struct mcp_pool *pool)
 }
 
 /* Is the rank order among what is required? Then the first may be none of those. */
-static bool orders_required(const struct mcp_pool *pool)
+static bool orders_required(const struct mcp_choice_pool *pool)
 {
     for (int i = 0; i < pool->requirements->count; i++)
         if ((int)pool->requirements->items[i].name == MCP_KNOB_RANK_ORDER)
@@ -235,7 +236,7 @@ static bool orders_required(const struct mcp_pool *pool)
 }
 
 /* False: given up before all was settled. */
-static bool walk(struct mcp_pool *pool, bool all_orders)
+static bool walk(struct mcp_choice_pool *pool, bool all_orders)
 {
     const struct mcp_families *families = &pool->search.families[MCP_KEEPS_ALL];
     for (;;) {
@@ -256,7 +257,7 @@ static bool walk(struct mcp_pool *pool, bool all_orders)
             open_family(pool, &families->items[pool->at++], all_orders);
         } else {
             struct mcp_tuple next = pop(&pool->heap);
-            mcp_pool_split(pool, &next);
+            mcp_choice_pool_split(pool, &next);
         }
     }
 }
@@ -269,7 +270,7 @@ static int most_variants(const struct mcp_search *search)
     return most;
 }
 
-void mcp_pool_fill(struct mcp_pool *pool)
+void mcp_choice_pool_fill(struct mcp_choice_pool *pool)
 {
     const struct mcp_families *families = &pool->search.families[MCP_KEEPS_ALL];
     bool all_orders = orders_required(pool);

@@ -31,7 +31,8 @@ static int most_stages(const struct mcp_requirements *requirements)
     return stages < 0 || (layers >= 0 && layers < stages) ? layers : stages;
 }
 
-static struct mcp_split_options options_of(const struct mcp_pool *pool, int64_t better_than_ns)
+static struct mcp_split_options options_of(const struct mcp_choice_pool *pool,
+                                           int64_t better_than_ns)
 {
     struct mcp_split_options options = {.limit_bytes = INT64_MAX,
                                         .better_than_ns = better_than_ns,
@@ -44,10 +45,10 @@ static struct mcp_split_options options_of(const struct mcp_pool *pool, int64_t 
 }
 
 /* What it finds is in the pool; true when that meets all that is required. */
-static bool split(struct mcp_pool *pool, const struct mcp_tuple *tuple,
+static bool split(struct mcp_choice_pool *pool, const struct mcp_tuple *tuple,
                   const struct mcp_split_options *options, struct mcp_split *out)
 {
-    struct mcp_look look = mcp_pool_look(pool, tuple->layout, options->better_than_ns);
+    struct mcp_look look = mcp_choice_pool_look(pool, tuple->layout, options->better_than_ns);
     struct mcp_tuple found = *tuple;
     struct mcp_split_options limited = *options;
     struct mcp_plan plan;
@@ -61,12 +62,12 @@ static bool split(struct mcp_pool *pool, const struct mcp_tuple *tuple,
         return false;
     found.found.plan = plan;
     found.found.plan.chunks = out->chunks;
-    return mcp_pool_add(pool, &found);
+    return mcp_choice_pool_add(pool, &found);
 }
 
 /* With less freedom in what is recomputed and how layers are cut: other memory,
  * other bubbles. */
-static void split_otherwise(struct mcp_pool *pool, const struct mcp_tuple *tuple)
+static void split_otherwise(struct mcp_choice_pool *pool, const struct mcp_tuple *tuple)
 {
     struct mcp_split unused;
     const bool *allowed = pool->search.recompute;
@@ -87,14 +88,14 @@ static void split_otherwise(struct mcp_pool *pool, const struct mcp_tuple *tuple
     }
 }
 
-static void leave_open(struct mcp_pool *pool, int64_t bound_ns)
+static void leave_open(struct mcp_choice_pool *pool, int64_t bound_ns)
 {
     if (bound_ns < pool->open_ns)
         pool->open_ns = bound_ns;
 }
 
 /* May it be the best? Then that is settled, or left open with what it could still give. */
-static bool split_to_win(struct mcp_pool *pool, const struct mcp_tuple *tuple)
+static bool split_to_win(struct mcp_choice_pool *pool, const struct mcp_tuple *tuple)
 {
     struct mcp_split_options options = options_of(pool, pool->best_ns);
     struct mcp_split best;
@@ -111,15 +112,16 @@ static bool split_to_win(struct mcp_pool *pool, const struct mcp_tuple *tuple)
     return best.found || best.bound_ns == INT64_MAX;
 }
 
-void mcp_pool_split(struct mcp_pool *pool, struct mcp_tuple *tuple)
+void mcp_choice_pool_split(struct mcp_choice_pool *pool, struct mcp_tuple *tuple)
 {
     struct mcp_split best;
-    int64_t cutoff_ns = mcp_pool_cutoff(pool, tuple->layout);
+    int64_t cutoff_ns = mcp_choice_pool_cutoff(pool, tuple->layout);
     if (tuple->bound_ns >= cutoff_ns)
         return;
     if (tuple->bound_ns < pool->best_ns && split_to_win(pool, tuple))
         return;
-    struct mcp_split_options options = options_of(pool, mcp_pool_cutoff(pool, tuple->layout));
+    struct mcp_split_options options =
+        options_of(pool, mcp_choice_pool_cutoff(pool, tuple->layout));
     options.max_milps = FEW_MILPS;
     if (options.better_than_ns > pool->best_ns)
         split(pool, tuple, &options, &best);
