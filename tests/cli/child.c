@@ -104,3 +104,26 @@ void child_write_file(char path[TEMPORARY_PATH], const char *text, size_t length
     cr_assert(eq(sz, (size_t)write(fd, text, length), length));
     close(fd);
 }
+
+void child_keep_output(char path[TEMPORARY_PATH], char words[][WORD], char *file)
+{
+    struct child child = {.arena = mcp_arena_new()};
+    child_run(&child, words, file);
+    cr_assert(eq(int, child.status, MCP_OK), "%s", child.err);
+    child_write_file(path, child.out, strlen(child.out));
+    mcp_arena_free(child.arena);
+}
+
+void child_write_plan(char path[TEMPORARY_PATH])
+{
+    char words[MAX_WORDS][WORD] = {"plan",
+                                   "--model",
+                                   "tiny",
+                                   "--cluster=dgx-h100",
+                                   "--global-batch-size=64",
+                                   "--pipeline-parallel=2",
+                                   "--virtual-stages=1",
+                                   "--json",
+                                   "~"};
+    child_keep_output(path, words, NULL);
+}

@@ -38,6 +38,10 @@ struct child_case {
  * only an answer puts anything on stdout. */
 void child_check(struct child_case *c, char *file);
 
+/* What a command that succeeds says on its standard output, in a new file. */
+void child_keep_output(char path[TEMPORARY_PATH], char words[][WORD], char *file);
+/* A plan of a tiny model on eight GPUs and two stages, as plan writes it, in a new file. */
+void child_write_plan(char path[TEMPORARY_PATH]);
 /* A new file; the caller removes it. */
 void child_write_file(char path[TEMPORARY_PATH], const char *text, size_t length);
 

@@ -10,30 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a command says on its standard output, in a file. */
-static void keep_output(char path[TEMPORARY_PATH], char words[][WORD], char *file)
-{
-    struct child child = {.arena = mcp_arena_new()};
-    child_run(&child, words, file);
-    cr_assert(eq(int, child.status, MCP_OK), "%s", child.err);
-    child_write_file(path, child.out, strlen(child.out));
-    mcp_arena_free(child.arena);
-}
-
-static void write_plan(char path[TEMPORARY_PATH])
-{
-    char words[MAX_WORDS][WORD] = {"plan",
-                                   "--model",
-                                   "tiny",
-                                   "--cluster=dgx-h100",
-                                   "--global-batch-size=64",
-                                   "--pipeline-parallel=2",
-                                   "--virtual-stages=1",
-                                   "--json",
-                                   "~"};
-    keep_output(path, words, NULL);
-}
-
 ParameterizedTestParameters(cli, compare)
 {
     static struct child_case cases[] = {
@@ -60,7 +36,7 @@ ParameterizedTestParameters(cli, compare)
 ParameterizedTest(struct child_case *c, cli, compare)
 {
     char path[TEMPORARY_PATH];
-    write_plan(path);
+    child_write_plan(path);
     child_check(c, path);
     unlink(path);
 }
@@ -74,9 +50,9 @@ static void write_timelines(struct slower *s)
 {
     char fast[MAX_WORDS][WORD] = {"sim", "@", "--timeline=-", "~"};
     char slow[MAX_WORDS][WORD] = {"sim", "@", "--timeline=-", "--slow-link=nvlink:10", "~"};
-    write_plan(s->plan);
-    keep_output(s->fast, fast, s->plan);
-    keep_output(s->slow, slow, s->plan);
+    child_write_plan(s->plan);
+    child_keep_output(s->fast, fast, s->plan);
+    child_keep_output(s->slow, slow, s->plan);
 }
 
 /* sim writes its answer behind the timeline: what is a timeline ends at its last bracket. */

@@ -9,25 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A plan that plan wrote. */
-static void write_plan(char path[TEMPORARY_PATH])
-{
-    char words[MAX_WORDS][WORD] = {"plan",
-                                   "--model",
-                                   "tiny",
-                                   "--cluster=dgx-h100",
-                                   "--global-batch-size=64",
-                                   "--pipeline-parallel=2",
-                                   "--virtual-stages=1",
-                                   "--json",
-                                   "~"};
-    struct child child = {.arena = mcp_arena_new()};
-    child_run(&child, words, NULL);
-    cr_assert(eq(int, child.status, MCP_OK), "%s", child.err);
-    child_write_file(path, child.out, strlen(child.out));
-    mcp_arena_free(child.arena);
-}
-
 ParameterizedTestParameters(cli, sim)
 {
     static struct child_case cases[] = {
@@ -121,7 +102,7 @@ ParameterizedTestParameters(cli, sim)
 ParameterizedTest(struct child_case *c, cli, sim)
 {
     char path[TEMPORARY_PATH];
-    write_plan(path);
+    child_write_plan(path);
     child_check(c, path);
     unlink(path);
 }
@@ -160,7 +141,7 @@ ParameterizedTest(struct child_case *c, cli, sim_refuses)
     struct mcp_text plan;
     struct mcp_error err;
     struct child_case run = {"", {"sim", "@", "~"}, c->want, "", ""};
-    write_plan(path);
+    child_write_plan(path);
     cr_assert(eq(int, (int)mcp_file_read(arena, path, 1 << 20, &plan, &err), MCP_OK));
     unlink(path);
     const char *at = strstr(plan.data, c->words[0]);
