@@ -9,28 +9,12 @@
 
 #include "exec/bf16.h"
 #include "exec/cpu_kernels.h"
-#include "step/weights.h"
+#include "exec/views.h"
 
 #include <stdbool.h>
 
 /* Elements of a chunk; smaller ops than MCP_SERIAL stay on one thread. */
 enum { MCP_CHUNK = 512, MCP_SERIAL = 16384 };
-
-struct mcp_view {
-    char *data;
-    enum mcp_dtype dtype; /* MCP_F32 or MCP_BF16 */
-    int64_t elements;     /* of the buffer, from data on */
-};
-
-/* Operands of a launch, with the dtype that their buffer has. */
-struct mcp_view mcp_read_view(const struct mcp_launch *launch, int index);
-struct mcp_view mcp_write_view(const struct mcp_launch *launch, int index);
-/* The op's weight part in reads[index], or its gradient in writes[index]; of local expert
- * `copy`. Without a part: the buffer from its start. */
-struct mcp_view mcp_weight_view(const struct mcp_launch *launch, int index, int copy);
-struct mcp_view mcp_gradient_view(const struct mcp_launch *launch, int index, int copy);
-const struct mcp_weight *mcp_launch_weight(const struct mcp_launch *launch); /* NULL: none */
-struct mcp_view mcp_view_at(struct mcp_view view, int64_t element);
 
 static inline int mcp_chunk(int64_t left)
 {
@@ -51,23 +35,6 @@ void mcp_add_to(struct mcp_view view, int64_t at, int count, const float *values
 /* gradient[columns] += column sums of x[rows][stride]. */
 void mcp_add_column_sums(struct mcp_view x, int64_t rows, int64_t columns, int64_t stride,
                          struct mcp_view gradient);
-
-/* Rows by expert, as all_to_all_v left them; NULL: the op is no expert's. */
-const int32_t *mcp_launch_sizes(const struct mcp_launch *launch);
-/* Rows that arrived for local expert `expert`, and for all of them. */
-int64_t mcp_expert_rows(const struct mcp_launch *launch, const int32_t *sizes, int64_t expert);
-int64_t mcp_all_expert_rows(const struct mcp_launch *launch, const int32_t *sizes);
-
-/* Where a rank's tokens lie in a sequence: runs of consecutive positions. Rows are those of
- * the first sequence of a microbatch; those of the others follow sequence_local apart. */
-struct mcp_run {
-    int64_t row, position, count;
-};
-enum { MCP_MAX_RUNS = 2 * MCP_MAX_RING };
-/* Runs of the tokens of one context rank whose rows begin at `row`; returns how many. */
-int mcp_runs_of(const struct mcp_launch *launch, int context, int64_t row, struct mcp_run *runs);
-/* Position of local token `row` of [microbatch_size][sequence_local]. */
-int64_t mcp_position_of(const struct mcp_launch *launch, int64_t row);
 
 /* --- kernels, by file --- */
 

@@ -1,0 +1,111 @@
+/* exec/views.c: operands, rows and positions of a launch, as kernels see them. */
+#include "exec/views.h"
+
+static struct mcp_view view_of(const struct mcp_launch *launch, struct mcp_operand at, void *data,
+                               int64_t bytes)
+{
+    const struct mcp_buffer *buffer = mcp_operand_buffer(launch->rank->program, launch->type, at);
+    enum mcp_dtype dtype = (enum mcp_dtype)buffer->dtype;
+    return (struct mcp_view){data, dtype, bytes / (int64_t)mcp_dtype_bytes(dtype)};
+}
+
+struct mcp_view mcp_read_view(const struct mcp_launch *launch, int index)
+{
+    return view_of(launch, launch->op->reads[index], launch->reads[index],
+                   launch->read_bytes[index]);
+}
+
+struct mcp_view mcp_write_view(const struct mcp_launch *launch, int index)
+{
+    return view_of(launch, launch->op->writes[index], launch->writes[index],
+                   launch->write_bytes[index]);
+}
+
+struct mcp_view mcp_view_at(struct mcp_view view, int64_t element)
+{
+    view.data += element * (view.dtype == MCP_F32 ? 4 : 2);
+    view.elements -= element;
+    return view;
+}
+
+/* A part's gradients can wait in a frame, which has nothing else. */
+static int64_t part_offset(const struct mcp_launch *launch, struct mcp_operand at, int copy)
+{
+    int part = launch->op->weight;
+    bool alone = part == MCP_NO_WEIGHT || at.space == MCP_SPACE_FRAME;
+    return alone ? 0 : mcp_weight_offset(launch->type, part, copy);
+}
+
+struct mcp_view mcp_weight_view(const struct mcp_launch *launch, int index, int copy)
+{
+    return mcp_view_at(mcp_read_view(launch, index),
+                       part_offset(launch, launch->op->reads[index], copy));
+}
+
+struct mcp_view mcp_gradient_view(const struct mcp_launch *launch, int index, int copy)
+{
+    return mcp_view_at(mcp_write_view(launch, index),
+                       part_offset(launch, launch->op->writes[index], copy));
+}
+
+const struct mcp_weight *mcp_launch_weight(const struct mcp_launch *launch)
+{
+    int part = launch->op->weight;
+    return part == MCP_NO_WEIGHT ? NULL : &launch->type->weights[part];
+}
+
+/* --- experts --- */
+
+const int32_t *mcp_launch_sizes(const struct mcp_launch *launch)
+{
+    for (int i = 0; i < launch->op->num_reads; i++) {
+        const struct mcp_buffer *buffer =
+            mcp_operand_buffer(launch->rank->program, launch->type, launch->op->reads[i]);
+        if (buffer->dtype == MCP_I32)
+            return launch->reads[i];
+    }
+    return NULL;
+}
+
+int64_t mcp_expert_rows(const struct mcp_launch *launch, const int32_t *sizes, int64_t expert)
+{
+    const struct mcp_layer_facts *facts = &launch->type->facts;
+    int64_t rows = 0;
+    for (int64_t i = expert; i < facts->num_experts; i += facts->local_experts)
+        rows += sizes[facts->num_experts + i];
+    return rows;
+}
+
+int64_t mcp_all_expert_rows(const struct mcp_launch *launch, const int32_t *sizes)
+{
+    int64_t rows = 0, experts = launch->type->facts.num_experts;
+    for (int64_t i = 0; i < experts; i++)
+        rows += sizes[experts + i];
+    return rows;
+}
+
+/* --- positions --- */
+
+int mcp_runs_of(const struct mcp_launch *launch, int context, int64_t row, struct mcp_run *runs)
+{
+    const struct mcp_layer_facts *facts = &launch->type->facts;
+    int64_t count = facts->sequence_local;
+    int ranks = launch->rank->program->plan.context_parallel;
+    if (!facts->zigzag) {
+        runs[0] = (struct mcp_run){row, context * count, count};
+        return 1;
+    }
+    int64_t half = count / 2;
+    runs[0] = (struct mcp_run){row, context * half, half};
+    runs[1] = (struct mcp_run){row + half, (2 * ranks - 1 - context) * half, half};
+    return 2;
+}
+
+int64_t mcp_position_of(const struct mcp_launch *launch, int64_t row)
+{
+    struct mcp_run runs[2];
+    int count = mcp_runs_of(launch, launch->rank->at.context, 0, runs);
+    int64_t local = row % launch->type->facts.sequence_local;
+    const struct mcp_run *run = &runs[count == 2 && local >= runs[1].row];
+    return run->position + local - run->row;
+}
