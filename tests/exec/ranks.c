@@ -190,17 +190,21 @@ static struct reference *reference_of(struct mcp_cpu_world *world, struct refere
     return one;
 }
 
-/* "case, worst loss, worst norm, worst gradient, memory beyond the planned, first loss, last" */
-static void run_case(struct mcp_cpu_world *world, struct reference *all, int number, FILE *out)
+/* "case, worst loss, worst norm, worst gradient, memory beyond the planned, first loss, last"; of
+ * a case that does not end its number alone. False: it is not legal, and nothing is written. */
+static bool run_case(struct mcp_cpu_world *world, struct reference *all, int number,
+                     const struct ranks_case *c, FILE *out)
 {
-    const struct ranks_case *c = &ranks_cases[number];
     struct reference *one = reference_of(world, all, c);
-    struct run *many = MCP_NEW(one->run.arena, struct run);
+    struct run run, *many = &run;
     struct result got;
     if (!plan_case(many, c)) {
-        if (out != NULL)
-            fprintf(out, "%d refused\n", number);
-        return;
+        mcp_arena_free(many->arena);
+        return false;
+    }
+    if (out != NULL) {
+        fprintf(out, "%d", number);
+        fflush(out);
     }
     build_program(many);
     begin(many, world, false, 0);
@@ -212,10 +216,34 @@ static void run_case(struct mcp_cpu_world *world, struct reference *all, int num
     const char *which = "none";
     double apart = distance(&one->gradients, gradients, one->gradients.values, &which);
     if (out != NULL)
-        fprintf(out, "%d %.3g %.3g %.3g %.0f %.6f %.6f %s\n", number,
+        fprintf(out, " %.3g %.3g %.3g %.0f %.6f %.6f %s\n",
                 worst_of(got.losses, one->result.losses), worst_of(got.norms, one->result.norms),
                 apart, beyond, got.losses[0], got.losses[RANKS_STEPS - 1], which);
     end(many);
+    return true;
+}
+
+/* Every case that the environment asks for; one only, where it is >= 0. */
+static void run_cover(struct mcp_cpu_world *world, struct reference *all, int only, FILE *out)
+{
+    int every = ranks_every();
+    for (int i = 0; i < ranks_num_cases; i++)
+        if (ranks_world(&ranks_cases[i]) == mcp_cpu_world_size(world) &&
+            (only < 0 ? i % every == 0 : only == i) &&
+            !run_case(world, all, i, &ranks_cases[i], out) && out != NULL)
+            fprintf(out, "%d\n", i); /* refused */
+}
+
+static void run_product(struct mcp_cpu_world *world, struct reference *all, int only, FILE *out)
+{
+    int every = ranks_every(), found = 0, legal = 0;
+    struct ranks_case c;
+    for (int i = only < 0 ? 0 : only; i < (only < 0 ? ranks_product : only + 1); i++)
+        if (ranks_of_product(i, mcp_cpu_world_size(world), &c) &&
+            (found++ % every == 0 || only >= 0))
+            legal += run_case(world, all, i, &c, out);
+    if (out != NULL)
+        fprintf(out, "legal %d\n", legal);
 }
 
 int main(int argc, char **argv)
@@ -226,22 +254,18 @@ int main(int argc, char **argv)
     bool writes = mcp_cpu_world_rank(world) == 0;
     FILE *out = writes && argc > 1 ? fopen(argv[1], "w") : NULL;
     struct reference *all = MCP_ARRAY(arena, RANKS_MODELS, struct reference);
-    int only = argc > 2 ? atoi(argv[2]) : -1, every = ranks_every();
-    for (int i = 0; i < ranks_num_cases; i++)
-        if (ranks_world(&ranks_cases[i]) == mcp_cpu_world_size(world) &&
-            (only < 0 ? i % every == 0 : only == i)) {
-            run_case(world, all, i, out);
-            if (out != NULL)
-                fflush(out);
-        }
-    if (only < 0 && every == 1)
+    int only = argc > 2 ? atoi(argv[2]) : -1;
+    bool is_whole = !ranks_full() && ranks_every() == 1;
+    (ranks_full() ? run_product : run_cover)(world, all, only, out);
+    if (only < 0 && is_whole)
         run_edits(world, out);
-    if ((only < 0 && every == 1) || only >= ranks_num_cases)
+    if ((only < 0 && is_whole) || (only >= ranks_num_cases && !ranks_full()))
         run_bits(world, out);
     if (out != NULL)
         fclose(out);
     for (int i = 0; i < RANKS_MODELS; i++)
-        mcp_arena_free(all[i].run.arena);
+        if (all[i].made)
+            mcp_arena_free(all[i].run.arena);
     mcp_arena_free(arena);
     return 0;
 }

@@ -30,6 +30,16 @@ struct ranks_case {
 extern const struct ranks_case ranks_cases[];
 extern const int ranks_num_cases;
 
+/* MCP_RANKS_FULL=1: all values of all axes with each other, as far as they are legal, in place
+ * of the cover: cases are numbers below ranks_product. False: the number is of another world,
+ * or says the same as a smaller one. */
+extern const int ranks_product;
+bool ranks_of_product(int number, int world, struct ranks_case *out);
+static inline bool ranks_full(void)
+{
+    return getenv("MCP_RANKS_FULL") != NULL;
+}
+
 /* MCP_RANKS_EVERY=n runs every n-th case and nothing but cases: sanitizers are slow, and
  * most cases walk the same code. */
 static inline int ranks_every(void)

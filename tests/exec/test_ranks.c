@@ -45,14 +45,17 @@ static int run_ranks(struct mcp_arena *arena, int world, const char *file)
     return system(command);
 }
 
-static void judge_case(const char *line)
+static void judge_case(const char *line, int world)
 {
     struct answer answer = {.number = -1}, *a = &answer;
     a->read = sscanf(line, "%d %lf %lf %lf %lf %lf %lf %63s", &a->number, &a->loss, &a->norm,
                      &a->gradient, &a->beyond, &a->first, &a->last, a->which);
-    cr_assert(a->number >= 0 && a->number < ranks_num_cases);
-    const struct ranks_case *c = &ranks_cases[a->number];
-    cr_expect(a->read == 8, "case %d was refused", a->number);
+    cr_assert(a->number >= 0 && a->number < (ranks_full() ? ranks_product : ranks_num_cases));
+    struct ranks_case of_product;
+    const struct ranks_case *c = ranks_full() ? &of_product : &ranks_cases[a->number];
+    if (ranks_full())
+        ranks_of_product(a->number, world, &of_product);
+    cr_expect(a->read == 8, "case %d was refused, or has not ended", a->number);
     cr_expect(a->loss <= loss_tolerance, "case %d (t %d c %d p %d d %d): losses are %g apart",
               a->number, c->tensor, c->context, c->pipeline, c->data, a->loss);
     cr_expect(a->norm <= gradient_tolerance, "case %d: gradient norms are %g apart", a->number,
@@ -128,14 +131,66 @@ static void judge_bits(const char *line)
     cr_expect(known, "%s", name);
 }
 /* By world: cases of 1-bit Adam, three of two ranks and three of four; five of 8 bits. */
-static const int num_bits[] = {[1] = 15, [2] = 22 + 5, [4] = 17 + 5};
+static const int num_bits[] = {[1] = 15, [2] = 22 + 5, [4] = 17 + 5, [8] = 0};
+
+struct lines { /* that the ranks wrote */
+    int cases, legal, edits, bits;
+};
+
+static void judge_line(const char *line, int world, struct lines *count)
+{
+    if (mcp_starts_with(line, "edit")) {
+        judge_edit(line);
+        count->edits++;
+    } else if (mcp_starts_with(line, "bits")) {
+        judge_bits(line);
+        count->bits++;
+    } else if (sscanf(line, "legal %d", &count->legal) != 1) {
+        judge_case(line, world);
+        count->cases++;
+    }
+}
+
+static void judge_lines(char *line, int world, struct lines *count)
+{
+    while (line != NULL && *line != '\0') {
+        char *newline = strchr(line, '\n');
+        if (newline != NULL)
+            *newline = '\0';
+        judge_line(line, world, count);
+        line = newline == NULL ? NULL : newline + 1;
+    }
+}
+
+static int cases_of(int world)
+{
+    int count = 0;
+    for (int i = 0; i < ranks_num_cases; i += ranks_every())
+        count += ranks_world(&ranks_cases[i]) == world;
+    return count;
+}
+
+static void check_counts(const struct lines *lines, int world)
+{
+    bool is_whole = !ranks_full() && ranks_every() == 1;
+    cr_expect(eq(int, lines->cases, ranks_full() ? lines->legal : cases_of(world)),
+              "not every case has run");
+    cr_expect(eq(int, lines->edits, world == 2 && is_whole ? NUM_EDITS : 0),
+              "not every edit has run");
+    cr_expect(eq(int, lines->bits, is_whole ? num_bits[world] : 0),
+              "not every case of bits has run");
+    cr_expect(lines->cases > 0, "no case has run");
+    if (ranks_full())
+        cr_log_warn("ranks %d: %d cases of the product\n", world, lines->cases);
+}
 
 static void check_world(int world)
 {
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_error err = {""};
     char file[] = "/tmp/mcpplan-ranks-XXXXXX";
-    int descriptor = mkstemp(file), count = 0, edits = 0, bits = 0;
+    int descriptor = mkstemp(file);
+    struct lines lines = {.legal = -1};
     cr_assert(descriptor >= 0);
     close(descriptor);
     cr_assert(program_path(arena) != NULL, "MCPPLAN does not name the program");
@@ -143,29 +198,9 @@ static void check_world(int world)
     bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     cr_expect(ended, "mpirun ended with %d", status);
     struct mcp_text text = mcp_text_new(arena);
-    cr_assert(mcp_file_read(arena, file, 1 << 20, &text, &err) == MCP_OK, "%s", err.text);
-    for (char *line = text.data; line != NULL && *line != '\0';) {
-        char *newline = strchr(line, '\n');
-        if (newline != NULL)
-            *newline = '\0';
-        if (mcp_starts_with(line, "edit")) {
-            judge_edit(line);
-            edits++;
-        } else if (mcp_starts_with(line, "bits")) {
-            judge_bits(line);
-            bits++;
-        } else {
-            judge_case(line);
-            count++;
-        }
-        line = newline == NULL ? NULL : newline + 1;
-    }
-    int every = ranks_every();
-    for (int i = 0; i < ranks_num_cases; i += every)
-        count -= ranks_world(&ranks_cases[i]) == world;
-    cr_expect(eq(int, count, 0), "not every case has run");
-    cr_expect(eq(int, edits, world == 2 && every == 1 ? NUM_EDITS : 0), "not every edit has run");
-    cr_expect(eq(int, bits, every == 1 ? num_bits[world] : 0), "not every case of bits has run");
+    cr_assert(mcp_file_read(arena, file, 64 << 20, &text, &err) == MCP_OK, "%s", err.text);
+    judge_lines(text.data, world, &lines);
+    check_counts(&lines, world);
     unlink(file);
     mcp_arena_free(arena);
 }
@@ -183,4 +218,9 @@ Test(ranks, two)
 Test(ranks, four)
 {
     check_world(4);
+}
+
+Test(ranks, eight)
+{
+    check_world(8);
 }
