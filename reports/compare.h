@@ -6,7 +6,7 @@
 #ifndef MCP_REPORTS_COMPARE_H
 #define MCP_REPORTS_COMPARE_H
 
-#include "reports/account.h"
+#include "step/account.h"
 
 struct mcp_compare_kind {
     const char *name;     /* of the function; transfers with their stream: "all_reduce (data)" */

@@ -1,6 +1,7 @@
-/* reports/account.c: a sweep over a rank's spans; gaps are explained by what ends them. */
-#include "reports/account.h"
+/* step/account.c: a sweep over a rank's spans; gaps are explained by what ends them. */
+#include "step/account.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 const char *const mcp_second_names[MCP_NUM_SECONDS] = {
@@ -46,13 +47,20 @@ static const enum mcp_second second_of[DATA] = {
 
 static bool is_receive(const struct mcp_timeline_span *span)
 {
-    return span->stream == MCP_STREAM_RECEIVE_PREVIOUS || span->stream == MCP_STREAM_RECEIVE_NEXT;
+    static const bool receives[MCP_NUM_STREAMS] = {
+        [MCP_STREAM_RECEIVE_PREVIOUS] = true,
+        [MCP_STREAM_RECEIVE_NEXT] = true,
+        [MCP_STREAM_MIRRORED_RECEIVE_PREVIOUS] = true,
+        [MCP_STREAM_MIRRORED_RECEIVE_NEXT] = true,
+    };
+    return receives[span->stream];
 }
 
 static enum activity activity_of(const struct mcp_timeline_span *span)
 {
     static const enum activity of_streams[MCP_NUM_STREAMS] = {
-        RUNS, TENSOR, CONTEXT, EXPERT, DATA, DATA, SENDS, NOTHING, SENDS, NOTHING,
+        RUNS,    TENSOR, CONTEXT, EXPERT, DATA,    DATA,  SENDS,
+        NOTHING, SENDS,  NOTHING, SENDS,  NOTHING, SENDS, NOTHING,
     };
     if (span->stream != MCP_STREAM_COMPUTE)
         return of_streams[span->stream];

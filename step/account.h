@@ -1,4 +1,4 @@
-/* reports/account.h: what a rank's seconds were, from its spans alone.
+/* step/account.h: what a rank's seconds were, from its spans alone.
  *
  * Each instant of the step is one of the kinds below, so that they sum to the step:
  *
@@ -12,8 +12,8 @@
  *     host                      nothing runs: launches, what follows the last span
  *
  * Predicted and measured timelines are counted alike. */
-#ifndef MCP_REPORTS_ACCOUNT_H
-#define MCP_REPORTS_ACCOUNT_H
+#ifndef MCP_STEP_ACCOUNT_H
+#define MCP_STEP_ACCOUNT_H
 
 #include "step/timeline.h"
 
