@@ -32,7 +32,8 @@ FOLDERS   := core step topologies planner sim exec reports cli
 # What a backend's libraries are wanted for is in the executors alone; its kernels are tested.
 CPU_SRC   := $(wildcard exec/cpu_*.c)
 KERNELS   := $(wildcard exec/cpu_kernel*.c exec/cpu_blas.c)
-LIB_SRC   := $(filter-out $(CPU_SRC) exec/main_%,$(wildcard $(addsuffix /*.c,$(filter-out cli,$(FOLDERS)))))
+CUDA_SRC  := $(wildcard exec/cuda_*.c)
+LIB_SRC   := $(filter-out $(CPU_SRC) $(CUDA_SRC) exec/main_%,$(wildcard $(addsuffix /*.c,$(filter-out cli,$(FOLDERS)))))
 CLI_SRC   := $(wildcard cli/*.c)
 HEADERS   := $(wildcard $(addsuffix /*.h,$(FOLDERS)))
 BENCH_SRC := $(wildcard tests/bench/*.c)

@@ -1,0 +1,42 @@
+/* exec/store.h: how ranks of a run find each other before anything else joins them: rank 0
+ * listens on a TCP port, the others connect and say the run's token.
+ *
+ * What a launcher says in the environment, the first that is there: Open MPI's
+ * OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE; PMI_RANK, PMI_SIZE, MPI_LOCALRANKID,
+ * MPI_LOCALNRANKS; SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID; torchrun's RANK, WORLD_SIZE,
+ * LOCAL_RANK, LOCAL_WORLD_SIZE. Where rank 0 is: MASTER_ADDR and MASTER_PORT, whoever started
+ * the ranks; MCP_TOKEN is the token. One rank needs none of it. */
+#ifndef MCP_EXEC_STORE_H
+#define MCP_EXEC_STORE_H
+
+#include "core/arena.h"
+#include "core/error.h"
+
+#include <stdint.h>
+
+struct mcp_store_place {
+    int rank, size;
+    int local_rank, local_size; /* of this machine's; -1, 0: unsaid */
+    char address[256];          /* of rank 0 */
+    int port;
+    char token[128];
+};
+/* MCP_INVALID names what is missing or no number. */
+enum mcp_status mcp_store_place_read(struct mcp_store_place *out, struct mcp_error *err);
+
+struct mcp_store;
+/* Joins all ranks: all call it, and it returns when all are there, or after timeout_s. Closed
+ * when the arena is freed. MCP_RUN_FAILURE says who is missing. */
+enum mcp_status mcp_store_open(struct mcp_arena *arena, const struct mcp_store_place *place,
+                               double timeout_s, struct mcp_store **out, struct mcp_error *err);
+int mcp_store_rank(const struct mcp_store *store);
+int mcp_store_size(const struct mcp_store *store);
+/* Rank 0's `bytes` bytes to all ranks. */
+enum mcp_status mcp_store_share(struct mcp_store *store, void *data, int64_t bytes,
+                                struct mcp_error *err);
+/* Sum ('+'), max ('>') or min ('<') of `count` numbers over all ranks, in the ranks' order, in
+ * place. A rank that has ended is named. */
+enum mcp_status mcp_store_agree(struct mcp_store *store, double *values, int count, char operation,
+                                struct mcp_error *err);
+
+#endif
