@@ -84,15 +84,14 @@ static const struct {
 } shards[] = {{0, false}, {1, false}, {2, false}, {3, false}, {3, true}};
 static const struct {
     int schedule, virtual_stages;
-} orders[] = {{MCP_1F1B, 1},  {MCP_GPIPE, 1},  {MCP_INTERLEAVED, 2},
-              {MCP_ZB_H1, 1}, {MCP_ZB_H2, 1},  {MCP_ZB_V, 2},
-              {MCP_V_MIN, 2}, {MCP_V_HALF, 2}, {MCP_DUALPIPE_V, 2}};
+} orders[] = {{MCP_1F1B, 1},  {MCP_GPIPE, 1}, {MCP_INTERLEAVED, 2}, {MCP_ZB_H1, 1},
+              {MCP_ZB_H2, 1}, {MCP_ZB_V, 2},  {MCP_V_MIN, 2},       {MCP_V_HALF, 2}};
 enum {
     DEGREES = 4,
     EXPERT_DEGREES = 3,
     KINDS = 3,
     SHARDS = 5,
-    ORDERS = 9,
+    ORDERS = 8,
     BATCHES = 3,
     RECOMPUTES = 3
 };

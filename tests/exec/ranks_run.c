@@ -56,9 +56,35 @@ static struct mcp_plan plan_of(const struct ranks_case *c)
     return plan;
 }
 
-bool plan_case(struct run *run, const struct ranks_case *c)
+/* Of a schedule that is made, the rows; MCP_INFEASIBLE is an answer. */
+static enum mcp_status make_rows(struct run *run, struct mcp_error *err)
+{
+    const char *broken = mcp_illegal_rule(&run->question, &run->plan);
+    if (broken != NULL)
+        return mcp_fail(err, MCP_INVALID, "%s", broken);
+    return mcp_schedule_is_made(run->plan.schedule)
+               ? mcp_plan_make_rows(run->arena, mcp_pricer_new(run->arena, &run->question),
+                                    &run->plan, err)
+               : MCP_OK;
+}
+
+static bool is_legal(struct run *run)
 {
     struct mcp_refusals refusals = {0};
+    struct mcp_error err = {""};
+    const char *why = err.text;
+    bool legal = make_rows(run, &err) == MCP_OK;
+    if (legal && !mcp_legal(run->arena, &run->question, &run->plan, &refusals)) {
+        legal = false;
+        why = refusals.items[0].text;
+    }
+    if (!legal && !ranks_full())
+        fprintf(stderr, "ranks: refused: %s\n", why);
+    return legal;
+}
+
+bool plan_case(struct run *run, const struct ranks_case *c)
+{
     memset(run, 0, sizeof *run);
     run->arena = mcp_arena_new();
     run->clip_norm = mcp_train_options_default().clip_norm;
@@ -76,15 +102,7 @@ bool plan_case(struct run *run, const struct ranks_case *c)
     CHECK(mcp_cluster_set_gpus(&run->cluster, mcp_plan_world(&run->plan), &err));
     mcp_plan_uniform_chunks(run->arena, &run->plan, run->model.num_layers,
                             (enum mcp_recompute)c->recompute);
-    if (mcp_schedule_is_made(run->plan.schedule))
-        CHECK(mcp_plan_make_rows(run->arena, mcp_pricer_new(run->arena, &run->question), &run->plan,
-                                 &err));
-    if (!mcp_legal(run->arena, &run->question, &run->plan, &refusals)) {
-        if (!ranks_full())
-            fprintf(stderr, "ranks: refused: %s\n", refusals.items[0].text);
-        return false;
-    }
-    return true;
+    return is_legal(run);
 }
 
 void build_program(struct run *run)
