@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 struct teller {
-    int rank;
+    int rank, world;
     bool terminal;
     const struct mcp_run_options *options;
     bool open_line; /* the cursor stands behind a step */
@@ -25,11 +25,14 @@ static void tell_step(void *context, const struct mcp_step_report *report)
     if (teller->rank != 0)
         return;
     teller->open_line = teller->terminal && !last;
-    fprintf(stderr, "%sstep %lld/%lld  loss %.4f  gradient %.3f  rate %.2e  %.0f tokens/s%s",
+    fprintf(stderr, "%sstep %lld/%lld  loss %.4f  gradient %.3f  rate %.2e  %.0f tokens/s",
             teller->terminal ? "\r" : "", (long long)report->step + 1,
             (long long)teller->options->steps, report->loss, report->grad_norm,
-            report->learning_rate, (double)report->tokens / report->step_s,
-            teller->open_line ? "" : "\n");
+            report->learning_rate, (double)report->tokens / report->step_s);
+    if (teller->world > 1)
+        fprintf(stderr, "  bubble %.1f %%  exposed communication %.1f %%",
+                100 * report->bubble_frac, 100 * report->exposed_comm_frac);
+    fputs(teller->open_line ? "" : "\n", stderr);
     fflush(stderr);
 }
 
@@ -120,7 +123,8 @@ static enum mcp_status run_rank(struct mcp_arena *arena, struct mcp_cpu_world *w
     struct mcp_program program;
     struct mcp_run *run = NULL;
     struct mcp_error err = {""};
-    struct teller teller = {mcp_cpu_world_rank(world), isatty(STDERR_FILENO) == 1, &options, false};
+    struct teller teller = {mcp_cpu_world_rank(world), mcp_cpu_world_size(world),
+                            isatty(STDERR_FILENO) == 1, &options, false};
     struct mcp_run_setting setting = {
         .options = &options,
         .program = &program,
@@ -129,7 +133,7 @@ static enum mcp_status run_rank(struct mcp_arena *arena, struct mcp_cpu_world *w
     MCP_TRY(settle(world, mcp_run_load_frozen(arena, &options, &setting.frozen, &err), &err));
     MCP_TRY(settle(world, open_run(arena, world, &setting, &run, &err), &err));
     enum mcp_status status = mcp_run_steps(run, &err);
-    if (status != MCP_OK) { /* others wait for this rank */
+    if (status != MCP_OK) {            /* others wait for this rank */
         if (status == MCP_RUN_FAILURE) /* who has a reason of its own speaks first */
             nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
         tell_end(world, status, &err);

@@ -258,9 +258,11 @@ static enum mcp_status run_step(struct mcp_run *run, struct mcp_step_report *rep
     if (watched)
         MCP_TRY(mcp_watch_end(run->watch, err));
     run->logs.watch = watched ? run->watch : NULL;
-    if (run->setting.options->timeline != NULL)
-        MCP_TRY(mcp_spans_take(&run->spans, mcp_trainer_interpreter(run->trainer), report->step_s,
-                               err));
+    struct mcp_spans_shares shares;
+    MCP_TRY(mcp_spans_take(&run->spans, mcp_trainer_interpreter(run->trainer), report->step_s,
+                           &shares, err));
+    report->bubble_frac = shares.bubble_frac;
+    report->exposed_comm_frac = shares.exposed_comm_frac;
     report->data_wait_s = wait_s;
     run->state.step++;
     run->state.sequences_seen += mcp_batch_sequences(run->setting.program);

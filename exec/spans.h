@@ -1,4 +1,5 @@
-/* exec/spans.h: the measured timeline of a run: every rank's spans of its fastest step.
+/* exec/spans.h: what was measured of a run: what each step's seconds were, and the timeline of
+ * the fastest step of all ranks.
  *
  * The fastest, as steps are slow for reasons that are not theirs: the first touches its
  * memory, others share the machine with strangers. All ranks call these alike.
@@ -17,13 +18,19 @@ struct mcp_spans {
     int rank;
     const struct mcp_backend_calls *calls;
     struct mcp_backend *backend;
-    double step_s;           /* of the fastest step so far, on its slowest rank; 0: none */
-    struct mcp_timeline own; /* its spans on this rank, in issue order */
+    double step_s;            /* of the fastest step so far, on its slowest rank; 0: none */
+    struct mcp_timeline own;  /* its spans on this rank, in issue order */
+    struct mcp_timeline last; /* those of the last step */
 };
 
-/* After a step that took `step_s` on this rank. */
+/* Means over ranks, of 0 to 1: step/account.h says what counts as what. */
+struct mcp_spans_shares {
+    double bubble_frac, exposed_comm_frac;
+};
+
+/* After a step that took `step_s` on this rank. The interpreter keeps the spans of its steps. */
 enum mcp_status mcp_spans_take(struct mcp_spans *spans, const struct mcp_interpreter *interpreter,
-                               double step_s, struct mcp_error *err);
+                               double step_s, struct mcp_spans_shares *out, struct mcp_error *err);
 /* Those of all ranks, sorted; on rank 0 alone. */
 enum mcp_status mcp_spans_gather(struct mcp_spans *spans, struct mcp_timeline *out,
                                  struct mcp_error *err);

@@ -37,8 +37,9 @@ struct mcp_step_report { /* alike on all ranks but for seconds */
     int64_t step, tokens;
     double loss, grad_norm, learning_rate;
     double step_s;
-    double data_wait_s; /* set by the trainer's owner */
-    int64_t peak_bytes; /* that live at once on this rank, as planned */
+    double data_wait_s;                    /* set by the trainer's owner, as the next two are */
+    double bubble_frac, exposed_comm_frac; /* means over ranks; step/account.h */
+    int64_t peak_bytes;                    /* that live at once on this rank, as planned */
     bool skipped;
     int first_bad_rank; /* whose own loss was not finite; -1: none's */
 };

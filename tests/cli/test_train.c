@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,8 +59,8 @@ static void must(const struct place *at, const char *command)
     cr_assert(code == 0, "%s: %d: %s", command, code, said(at));
 }
 
-/* The losses of a run.jsonl; returns how many. */
-static int losses(const struct place *at, const char *name, double *out, int room)
+/* A number of every step of a run.jsonl; returns how many. */
+static int numbers(const struct place *at, const char *name, const char *key, double *out, int room)
 {
     struct mcp_text text = mcp_text_new(at->arena);
     struct mcp_error err = {""};
@@ -73,10 +74,37 @@ static int losses(const struct place *at, const char *name, double *out, int roo
         cr_assert(mcp_json_parse(at->arena, path, line, (size_t)(end - line), &json, &err) ==
                       MCP_OK,
                   "%s", err.text);
-        cr_assert(mcp_json_double(json, "loss", &out[count], &err) == MCP_OK, "%s", err.text);
+        cr_assert(mcp_json_double(json, key, &out[count], &err) == MCP_OK, "%s", err.text);
         line = end + 1;
     }
     return count;
+}
+
+static int losses(const struct place *at, const char *name, double *out, int room)
+{
+    return numbers(at, name, "loss", out, room);
+}
+
+/* What a run says of the step that its timeline is of is what a comparison reads from that. */
+static void check_shares(const struct place *at, const char *metrics, const char *comparison)
+{
+    static const char *const keys[] = {"bubble_frac", "exposed_comm_frac"};
+    struct mcp_error err = {""};
+    struct mcp_json *file, *measured;
+    double steps[2][8], want[2] = {-1, -1};
+    const char *path = mcp_format(at->arena, "%s/%s", at->folder, comparison);
+    bool found = false;
+    cr_assert(mcp_json_read(at->arena, path, &file, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_json_object(file, "b", &measured, &err) == MCP_OK, "%s", err.text);
+    int count = numbers(at, metrics, keys[0], steps[0], 8);
+    cr_assert(eq(int, numbers(at, metrics, keys[1], steps[1], 8), count));
+    for (int k = 0; k < 2; k++)
+        cr_assert(mcp_json_double(measured, keys[k], &want[k], &err) == MCP_OK, "%s", err.text);
+    for (int i = 0; i < count; i++)
+        found = found || (fabs(steps[0][i] - want[0]) < 1e-6 && fabs(steps[1][i] - want[1]) < 1e-6);
+    cr_expect(found, "no step has a bubble of %g and exposed communication of %g", want[0],
+              want[1]);
+    cr_expect(want[0] > 0 && want[1] > 0 && want[0] + want[1] < 1);
 }
 
 static void end(const struct place *at)
@@ -122,7 +150,8 @@ Test(train, goes_on_in_another_layout)
         cr_expect(whole[i] - parts[i] <= 1e-5 * whole[i] && parts[i] - whole[i] <= 1e-5 * whole[i],
                   "step %d: %g and %g", i, whole[i], parts[i]);
     cr_expect(whole[5] < whole[0], "it has not learnt: %g, then %g", whole[0], whole[5]);
-    must(&at, "compare @/pipeline.json @/timeline.json");
+    must(&at, "compare @/pipeline.json @/timeline.json --json -o @/comparison.json");
+    check_shares(&at, "whole.jsonl", "comparison.json");
     end(&at);
 }
 
