@@ -20,6 +20,7 @@ struct train_args {
     struct mcp_run_options run;
     int max_restarts, watch_every;
     int seed, steps, freeze_step, warmup_steps, decay_steps, checkpoint_every;
+    int loss_scale_window;
 };
 
 /* --- where things are --- */
@@ -217,6 +218,7 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
                               .run = standard,
                               .seed = (int)standard.seed,
                               .warmup_steps = (int)standard.warmup_steps,
+                              .loss_scale_window = (int)standard.loss_scale_window,
                               .watch_every = (int)standard.watch_every};
     const struct mcp_option options[] = {
         {"What to train on", MCP_OPT_HEADING, NULL, NULL},
@@ -240,6 +242,10 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
         {"beta1", MCP_OPT_DOUBLE, &args.run.beta1, "Adam's"},
         {"beta2", MCP_OPT_DOUBLE, &args.run.beta2, "Adam's"},
         {"epsilon", MCP_OPT_DOUBLE, &args.run.epsilon, "Adam's"},
+        {"initial-loss-scale", MCP_OPT_DOUBLE, &args.run.initial_loss_scale,
+         "of fp16: it halves after a step whose gradients overflow"},
+        {"loss-scale-window", MCP_OPT_COUNT, &args.loss_scale_window,
+         "steps without overflow after which it doubles"},
         {"freeze-step", MCP_OPT_COUNT, &args.freeze_step,
          "first step of 1-bit Adam with a frozen variance; default: the plan's, or a fifth of "
          "steps"},
@@ -296,6 +302,7 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
     args.run.steps = args.steps;
     args.run.watch_every = args.watch_every;
     args.run.freeze_step = args.freeze_step;
+    args.run.loss_scale_window = args.loss_scale_window;
     args.run.seed = args.seed;
     args.run.warmup_steps = args.warmup_steps;
     args.run.decay_steps = args.decay_steps;

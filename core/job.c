@@ -27,6 +27,11 @@ bool mcp_job_clips(const struct mcp_job *job)
     return job->clip_global_norm != MCP_CLIP_OFF && !mcp_job_is_frozen(job);
 }
 
+bool mcp_job_finds_norm(const struct mcp_job *job)
+{
+    return mcp_job_clips(job) || mcp_job_is_frozen(job) || job->precision == MCP_PRECISION_FP16;
+}
+
 double mcp_job_warm_frac(const struct mcp_job *job)
 {
     if (job->optimizer == MCP_OPTIMIZER_ADAM)

@@ -50,6 +50,10 @@ bool mcp_job_is_frozen(const struct mcp_job *job);
 /* Does its step clip by the global norm, and so find it? Not where momentum is compressed: no
  * rank has the whole gradient then, and to ask for it is not legal (step/legal.h). */
 bool mcp_job_clips(const struct mcp_job *job);
+/* Does its step find a norm of the gradients? To clip; in fp16 to see that scaled gradients
+ * did not overflow; where momentum is compressed to see that they are finite: it is that of
+ * what each rank has by itself then, root mean square over a group. */
+bool mcp_job_finds_norm(const struct mcp_job *job);
 /* Share of the run's steps in the warm phase: freeze_step / num_steps, or
  * MCP_WARM_FRAC where they are not told; 1 under Adam. */
 double mcp_job_warm_frac(const struct mcp_job *job);

@@ -164,6 +164,8 @@ uint32_t mcp_checkpoint_seal(const struct mcp_checkpoint_state *state)
     uint32_t seal = mcp_crc32c(0, &state->step, sizeof state->step);
     seal = mcp_crc32c(seal, &state->sequences_seen, sizeof state->sequences_seen);
     seal = mcp_crc32c(seal, &state->seed, sizeof state->seed);
+    seal = mcp_crc32c(seal, &state->updates, sizeof state->updates);
+    seal = mcp_crc32c(seal, &state->variance_updates, sizeof state->variance_updates);
     seal = mcp_crc32c(seal, &state->loss_scale, sizeof state->loss_scale);
     return mcp_crc32c(seal, &state->steps_since_skip, sizeof state->steps_since_skip);
 }
@@ -217,6 +219,8 @@ enum mcp_status mcp_checkpoint_commit(struct mcp_arena *arena, const char *folde
     mcp_json_set_int(json, "step", state->step);
     mcp_json_set_int(json, "sequences_seen", state->sequences_seen);
     mcp_json_set_string(json, "seed", mcp_format(arena, "%" PRIx64, state->seed));
+    mcp_json_set_int(json, "updates", state->updates);
+    mcp_json_set_int(json, "variance_updates", state->variance_updates);
     mcp_json_set_double(json, "loss_scale", state->loss_scale);
     mcp_json_set_int(json, "steps_since_skip", state->steps_since_skip);
     struct mcp_json *files = mcp_json_set_array(json, "files");

@@ -172,6 +172,8 @@ static enum mcp_status read_manifest(struct opening *o, struct mcp_json *json,
     MCP_TRY(mcp_json_int64(json, "step", &state->step, err));
     MCP_TRY(mcp_json_int64(json, "sequences_seen", &state->sequences_seen, err));
     MCP_TRY(read_seed(json, &state->seed, err));
+    MCP_TRY(mcp_json_int64(json, "updates", &state->updates, err));
+    MCP_TRY(mcp_json_int64(json, "variance_updates", &state->variance_updates, err));
     MCP_TRY(mcp_json_double(json, "loss_scale", &state->loss_scale, err));
     MCP_TRY(mcp_json_int64(json, "steps_since_skip", &state->steps_since_skip, err));
     if (state->step != o->step)

@@ -36,7 +36,7 @@ static void multiply_plain(const struct product *p)
                                             .accumulate = p->accumulate});
 }
 
-/* bf16: blocks are widened on the stack, added up in fp32 over the whole depth, and
+/* 16 bits: blocks are widened on the stack, added up in fp32 over the whole depth, and
  * rounded once. */
 enum { BLOCK = 96, DEPTH = 256 };
 

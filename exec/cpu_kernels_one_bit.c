@@ -28,13 +28,21 @@ static struct span span_of(const struct mcp_launch *launch, struct mcp_operand e
     return s;
 }
 
-/* reads a value, errors; writes errors: their sum */
+/* A step that moves no weight: nor does it move momenta and errors. `read` is of scalars. */
+static bool is_skipped(const struct mcp_launch *launch, int read)
+{
+    return ((const float *)launch->reads[read])[MCP_SCALAR_SKIPPED] > 0;
+}
+
+/* reads a value, errors, scalars; writes errors: their sum */
 void mcp_cpu_add_error(const struct mcp_launch *launch)
 {
     const int64_t *d = launch->op->dims;
     struct span s = span_of(launch, launch->op->reads[1]);
     const float *value = (const float *)launch->reads[0] + d[3];
     float *error = (float *)launch->writes[0] + d[2];
+    if (is_skipped(launch, 2))
+        return;
 #pragma omp parallel for simd schedule(static) if (s.real > MCP_SERIAL)
     for (int64_t i = 0; i < s.real; i++)
         error[i] += value[i];
@@ -90,7 +98,7 @@ static unsigned char sign_byte(float *u, const float *variance, int count, float
     return (unsigned char)bits;
 }
 
-/* reads errors with what they were added to, state; writes signs, scale, errors */
+/* reads errors with what they were added to, state, scalars; writes signs, scale, errors */
 void mcp_cpu_compress_signs(const struct mcp_launch *launch)
 {
     const int64_t *d = launch->op->dims;
@@ -98,6 +106,11 @@ void mcp_cpu_compress_signs(const struct mcp_launch *launch)
     const float *variance = (const float *)launch->reads[1] + d[3] + s.first;
     float *u = (float *)launch->writes[2] + d[2];
     unsigned char *signs = launch->writes[0];
+    if (is_skipped(launch, 2)) {
+        memset(signs, 0, (size_t)launch->write_bytes[0]);
+        *(float *)launch->writes[1] = 0;
+        return;
+    }
     float scale = scale_of(u, variance, s.real);
     *(float *)launch->writes[1] = scale;
 #pragma omp parallel for schedule(static) if (s.real > MCP_SERIAL)
@@ -129,7 +142,8 @@ void mcp_cpu_average_signs(const struct mcp_launch *launch)
     }
 }
 
-/* reads signs of all averages, a scale from each rank; writes the state's first moments */
+/* reads signs of all averages, a scale from each rank, state, scalars; writes the state's first
+ * moments */
 void mcp_cpu_decompress_signs(const struct mcp_launch *launch)
 {
     int64_t elements = launch->op->dims[0];
@@ -137,6 +151,8 @@ void mcp_cpu_decompress_signs(const struct mcp_launch *launch)
     const unsigned char *signs = launch->reads[0];
     const float *scales = launch->reads[1];
     float *moment = (float *)launch->writes[0] + launch->op->dims[2];
+    if (is_skipped(launch, 3))
+        return;
 #pragma omp parallel for schedule(static) if (elements > MCP_SERIAL)
     for (int64_t i = 0; i < elements; i++)
         moment[i] = signed_scale(signs, i, scales[i / own]);

@@ -6,8 +6,7 @@ const float *mcp_get(struct mcp_view view, int64_t at, int count, float *room)
     if (view.dtype == MCP_F32)
         return (const float *)(const void *)view.data + at;
     const uint16_t *from = (const uint16_t *)(const void *)view.data + at;
-    for (int i = 0; i < count; i++)
-        room[i] = mcp_from_bf16(from[i]);
+    mcp_widen(view.dtype, from, count, room);
     return room;
 }
 
@@ -20,8 +19,7 @@ void mcp_put(struct mcp_view view, int64_t at, int count, const float *values)
         return;
     }
     uint16_t *to = (uint16_t *)(void *)view.data + at;
-    for (int i = 0; i < count; i++)
-        to[i] = mcp_to_bf16(values[i]);
+    mcp_narrow(view.dtype, values, count, to);
 }
 
 void mcp_add_to(struct mcp_view view, int64_t at, int count, const float *values)
@@ -34,7 +32,7 @@ void mcp_add_to(struct mcp_view view, int64_t at, int count, const float *values
     }
     uint16_t *to = (uint16_t *)(void *)view.data + at;
     for (int i = 0; i < count; i++)
-        to[i] = mcp_to_bf16(mcp_from_bf16(to[i]) + values[i]);
+        to[i] = mcp_to_half(view.dtype, mcp_from_half(view.dtype, to[i]) + values[i]);
 }
 
 void mcp_add_column_sums(struct mcp_view x, int64_t rows, int64_t columns, int64_t stride,

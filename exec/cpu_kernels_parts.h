@@ -1,17 +1,21 @@
 /* exec/cpu_kernels_parts.h: what the CPU's kernels share: values of either format, and loops over
  * rows. Private to exec/cpu_kernels*.c.
  *
- * Arithmetic is fp32 whatever the storage: a bf16 value is widened when read and rounded
- * when written. Kernels are written once, over chunks of a row: get() hands out fp32 memory
- * itself, or a widened copy in the caller's room. */
+ * Arithmetic is fp32 whatever the storage: bf16 and fp16 values are widened when read and
+ * rounded when written. Kernels are written once, over chunks of a row: get() hands out fp32
+ * memory itself, or a widened copy in the caller's room. */
 #ifndef MCP_EXEC_CPU_KERNELS_PARTS_H
 #define MCP_EXEC_CPU_KERNELS_PARTS_H
 
-#include "exec/bf16.h"
 #include "exec/cpu_kernels.h"
+#include "exec/half.h"
 #include "exec/views.h"
 
 #include <stdbool.h>
+
+/* A step's scalars, fp32, 0 beyond these: what gradients are multiplied with (1 / loss scale,
+ * clipping; 0 when the step is skipped), and whether it is. */
+enum { MCP_SCALAR_FACTOR, MCP_SCALAR_SKIPPED };
 
 /* Elements of a chunk; smaller ops than MCP_SERIAL stay on one thread. */
 enum { MCP_CHUNK = 512, MCP_SERIAL = 16384 };

@@ -1,13 +1,8 @@
 /* exec/cpu_kernels_update.c: what happens once a step: clearing, the norm of gradients,
- * clipping, AdamW, and the same with a frozen variance.
- *
- * Scalars, fp32: what gradients are multiplied with (1 / loss scale, clipping; 0 when the
- * step is skipped), whether it is skipped, and 0 six times. */
+ * clipping, AdamW, and the same with a frozen variance. */
 #include "exec/cpu_kernels_parts.h"
 
 #include <math.h>
-
-enum { GRADIENT_FACTOR, SKIPPED };
 
 /* The flat buffer an op works on (step/function.h: zero, adam, sum_squares), and what of it
  * this rank owns. */
@@ -115,6 +110,12 @@ static double sum_of_squares(struct mcp_view view, int64_t first, int64_t last)
     return total;
 }
 
+/* That reduce the op's gradients, or would. */
+static int ranks_of(const struct mcp_launch *launch)
+{
+    return mcp_group_size(&launch->rank->program->plan, axes_of(is_expert(launch->op->reads[0])));
+}
+
 static bool is_duplicate(const struct mcp_layer_type *type, enum mcp_flat flat)
 {
     for (int i = 0; i < type->num_weights; i++)
@@ -123,20 +124,22 @@ static bool is_duplicate(const struct mcp_layer_type *type, enum mcp_flat flat)
     return false;
 }
 
-/* Of what this rank alone counts: its shard; or the whole, on the first rank that has it;
- * replicated weights on tensor rank 0; a tied table where the embedding is. */
+/* Of what this rank alone counts: its shard; or the whole, on the first rank that has it, on
+ * each where all have their own; replicated weights on tensor rank 0; a tied table where the
+ * embedding is. */
 void mcp_cpu_sum_squares(const struct mcp_launch *launch)
 {
     struct flat f = flat_of(launch, launch->op->reads[0]);
     struct mcp_view view = own_view(&f, launch->op->reads[0], mcp_read_view(launch, 0));
     int64_t skip = 0;
     float *norm = launch->writes[0];
-    if ((!f.sharded && f.member > 0) || is_duplicate(launch->type, f.kind))
+    bool own = launch->op->dims[5] != 0;
+    if ((!f.sharded && !own && f.member > 0) || is_duplicate(launch->type, f.kind))
         return;
     if (launch->rank->at.tensor > 0)
         skip = mcp_flat_replicated(launch->type, f.kind) - f.own_first;
     skip = skip < 0 ? 0 : skip < f.own ? skip : f.own;
-    *norm += (float)sum_of_squares(view, skip, f.own);
+    *norm += (float)(sum_of_squares(view, skip, f.own) * (own ? ranks_of(launch) : 1));
 }
 
 void mcp_cpu_clear_scalars(const struct mcp_launch *launch)
@@ -157,14 +160,14 @@ void mcp_cpu_step_scalars(const struct mcp_launch *launch)
     double squares = has_norm ? (double)*(const float *)launch->reads[0] : 0;
     double norm = sqrt(squares) / inputs->loss_scale;
     double factor = 1 / inputs->loss_scale;
-    if (inputs->clip_norm > 0 && norm > inputs->clip_norm)
+    if (launch->op->dims[0] == 0 && inputs->clip_norm > 0 && norm > inputs->clip_norm)
         factor *= inputs->clip_norm / (norm + 1e-6);
     outputs->loss = (double)*loss / (double)inputs->tokens;
     outputs->grad_norm = norm;
     outputs->skipped = !isfinite(norm);
     memset(scalars, 0, (size_t)launch->write_bytes[0]);
-    scalars[GRADIENT_FACTOR] = outputs->skipped ? 0 : (float)factor;
-    scalars[SKIPPED] = outputs->skipped;
+    scalars[MCP_SCALAR_FACTOR] = outputs->skipped ? 0 : (float)factor;
+    scalars[MCP_SCALAR_SKIPPED] = outputs->skipped;
 }
 
 /* --- AdamW (Loshchilov and Hutter 2019, algorithm 2) --- */
@@ -204,20 +207,19 @@ static void set_update(const struct mcp_launch *launch, const struct flat *f, co
                        struct update *u)
 {
     const struct mcp_step_inputs *inputs = &launch->rank->inputs;
-    double steps = (double)(inputs->step + 1);
     u->weights = own_view(f, launch->op->writes[0], mcp_write_view(launch, 0));
     bool has_master = u->weights.dtype != MCP_F32;
     float *state = (float *)launch->writes[1] + (has_master ? 3 : 2) * f->shard_first;
     u->master = has_master ? state : NULL;
     u->first = state + (has_master ? f->shard : 0);
     u->second = u->first + f->shard;
-    u->factor = scalars[GRADIENT_FACTOR];
+    u->factor = scalars[MCP_SCALAR_FACTOR];
     u->beta1 = (float)inputs->beta1;
     u->beta2 = (float)inputs->beta2;
     u->epsilon = (float)inputs->epsilon;
     u->rate = (float)inputs->learning_rate;
-    u->correction1 = (float)(1 / (1 - pow(inputs->beta1, steps)));
-    u->correction2 = (float)(1 / (1 - pow(inputs->beta2, steps)));
+    u->correction1 = (float)(1 / (1 - pow(inputs->beta1, (double)inputs->updates + 1)));
+    u->correction2 = (float)(1 / (1 - pow(inputs->beta2, (double)inputs->variance_updates + 1)));
 }
 
 /* Biases and norms do not decay. */
@@ -252,7 +254,7 @@ void mcp_cpu_adam(const struct mcp_launch *launch)
     struct flat f = flat_of(launch, launch->op->reads[0]);
     const float *scalars = launch->reads[2];
     struct update u = {.chunk = update_chunk};
-    if (scalars[SKIPPED] > 0)
+    if (scalars[MCP_SCALAR_SKIPPED] > 0)
         return;
     u.gradients = own_view(&f, launch->op->reads[0], mcp_read_view(launch, 0));
     set_update(launch, &f, scalars, &u);
@@ -261,8 +263,8 @@ void mcp_cpu_adam(const struct mcp_launch *launch)
 
 /* --- 1-bit Adam (step/layer_data.h): before and after signs travel --- */
 
-/* reads gradients, state; writes state: the first moment by this rank's own gradient, as a
- * share of the mean that its group is to have */
+/* reads gradients, state, scalars; writes state: the first moment by this rank's own gradient,
+ * as a share of the mean that its group is to have */
 void mcp_cpu_momentum(const struct mcp_launch *launch)
 {
     struct flat f = flat_of(launch, launch->op->reads[0]);
@@ -271,9 +273,9 @@ void mcp_cpu_momentum(const struct mcp_launch *launch)
     struct mcp_view gradients = mcp_view_at(mcp_read_view(launch, 0), f.first);
     float *moment = (float *)launch->writes[0] + (has_master ? 3 : 2) * f.shard_first +
                     (has_master ? f.elements : 0);
-    int ranks =
-        mcp_group_size(&launch->rank->program->plan, axes_of(is_expert(launch->op->reads[0])));
-    float beta = (float)inputs->beta1, factor = (float)(ranks / inputs->loss_scale);
+    float beta = (float)inputs->beta1, factor = (float)(ranks_of(launch) / inputs->loss_scale);
+    if (((const float *)launch->reads[2])[MCP_SCALAR_SKIPPED] > 0)
+        return;
 #pragma omp parallel for schedule(static) if (f.elements > MCP_SERIAL)
     for (int64_t at = 0; at < f.elements; at += MCP_CHUNK) {
         float room[MCP_CHUNK];
@@ -306,9 +308,9 @@ void mcp_cpu_adam_frozen(const struct mcp_launch *launch)
     const struct mcp_step_inputs *inputs = &launch->rank->inputs;
     const float *scalars = launch->reads[1];
     struct update u = {.chunk = frozen_chunk};
-    if (scalars[SKIPPED] > 0)
+    if (scalars[MCP_SCALAR_SKIPPED] > 0)
         return;
     set_update(launch, &f, scalars, &u);
-    u.correction2 = (float)(1 / (1 - pow(inputs->beta2, (double)inputs->freeze_step)));
+    u.correction2 = (float)(1 / (1 - pow(inputs->beta2, (double)inputs->variance_updates)));
     update_parts(launch, &f, &u);
 }

@@ -1,7 +1,7 @@
 /* exec/cpu_transfer.c: which messages a transfer is, and sums in the members' order. */
 #include "exec/cpu_transfer.h"
 
-#include "exec/bf16.h"
+#include "exec/half.h"
 
 #include <string.h>
 
@@ -25,14 +25,14 @@ bool mcp_cpu_transfer_supports(enum mcp_function function, enum mcp_dtype dtype)
     case MCP_FN_ALL_REDUCE:
     case MCP_FN_ALL_REDUCE_MAX:
     case MCP_FN_REDUCE_SCATTER:
-        return dtype == MCP_F32 || dtype == MCP_BF16;
+        return dtype == MCP_F32 || dtype == MCP_BF16 || dtype == MCP_F16;
     case MCP_FN_ALL_GATHER:
     case MCP_FN_ALL_TO_ALL:
     case MCP_FN_ALL_TO_ALL_V:
     case MCP_FN_SEND:
     case MCP_FN_RECEIVE:
     case MCP_FN_SHIFT:
-        return dtype == MCP_F32 || dtype == MCP_BF16 || dtype == MCP_I32 || dtype == MCP_U8;
+        return dtype <= MCP_F16 || dtype == MCP_I32 || dtype == MCP_U8;
     default:
         return false;
     }
@@ -88,8 +88,7 @@ static void load(unsigned char dtype, const char *from, int64_t first, int count
         return;
     }
     const uint16_t *x = (const uint16_t *)(const void *)from + first;
-    for (int i = 0; i < count; i++)
-        out[i] = mcp_from_bf16(x[i]);
+    mcp_widen((enum mcp_dtype)dtype, x, count, out);
 }
 
 static void store(unsigned char dtype, char *to, int64_t first, int count, const float *values)
@@ -99,8 +98,7 @@ static void store(unsigned char dtype, char *to, int64_t first, int count, const
         return;
     }
     uint16_t *x = (uint16_t *)(void *)to + first;
-    for (int i = 0; i < count; i++)
-        x[i] = mcp_to_bf16(values[i]);
+    mcp_narrow((enum mcp_dtype)dtype, values, count, x);
 }
 
 /* NaN wins, so that no rank misses one. */

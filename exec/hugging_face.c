@@ -3,9 +3,8 @@
 
 #include "core/json.h"
 #include "core/text.h"
-#include "exec/bf16.h"
+#include "exec/half.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -122,17 +121,6 @@ enum mcp_hf_naming mcp_hf_naming_of(const struct mcp_hf_model *model)
 
 /* --- reading --- */
 
-static float from_f16(uint16_t half)
-{
-    const int exponent = half >> 10 & 0x1f, fraction = half & 0x3ff;
-    const float sign = half & 0x8000 ? -1.0f : 1.0f;
-    if (exponent == 0x1f)
-        return fraction != 0 ? NAN : sign * INFINITY;
-    if (exponent == 0)
-        return sign * ldexpf((float)fraction, -24);
-    return sign * ldexpf((float)(fraction | 0x400), exponent - 25);
-}
-
 static float number_at(const struct mcp_tensor *tensor, int64_t at)
 {
     const char *data = tensor->data;
@@ -143,7 +131,7 @@ static float number_at(const struct mcp_tensor *tensor, int64_t at)
         return value;
     }
     memcpy(&half, data + 2 * at, sizeof half);
-    return tensor->dtype == MCP_BF16 ? mcp_from_bf16(half) : from_f16(half);
+    return mcp_from_half(tensor->dtype, half);
 }
 
 /* [rows, columns], or one dimension where one of them is 1. */

@@ -1,7 +1,7 @@
 /* exec/init.c: where weights lie in a rank's memory, and how they begin. */
 #include "exec/init.h"
 
-#include "exec/bf16.h"
+#include "exec/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -201,8 +201,7 @@ static void write_weights(const struct mcp_flat_place *place, const float *value
         calls->write(backend, place->weights, held, place->held_count * 4);
         return;
     }
-    for (int64_t i = 0; i < place->held_count; i++)
-        halves[i] = mcp_to_bf16(held[i]);
+    mcp_narrow((enum mcp_dtype)place->dtype, held, place->held_count, halves);
     calls->write(backend, place->weights, halves, place->held_count * 2);
 }
 

@@ -34,13 +34,21 @@ struct record {
     int layer, microbatch;
 };
 
+/* A program that the rank runs, in turns with others. */
+struct mine {
+    const struct mcp_program *program; /* NULL: none */
+    struct mcp_pool *pool;
+    struct cell *cells;
+};
+
 struct mcp_interpreter {
     struct mcp_arena *arena;
     struct mcp_rank *rank;
     const struct mcp_backend_calls *calls;
     struct mcp_backend *backend;
     struct mcp_interpret_options options;
-    struct mcp_pool *pool, *next_pool;
+    struct mine mine[1 + MCP_INTERPRET_OTHERS];
+    struct mcp_pool *pool;
     char *memory;
     struct cell *cells;
     struct touch *touches;
@@ -107,18 +115,19 @@ static bool is_same_place(struct mcp_place a, struct mcp_place b)
     return a.offset == b.offset && a.bytes == b.bytes;
 }
 
-/* What lasts must lie where the next program looks for it. */
-static enum mcp_status check_next(const struct mcp_interpreter *in, struct mcp_error *err)
+/* What lasts must lie where the other program looks for it. */
+static enum mcp_status check_other(const struct mine *first, const struct mine *other,
+                                   struct mcp_error *err)
 {
-    const struct mcp_program *program = in->rank->program;
-    bool same = in->options.next->num_layers == program->num_layers;
+    const int layers = first->program->num_layers;
+    bool same = other->program->num_layers == layers;
     for (int i = 0; same && i < MCP_NUM_RANK_BUFFERS; i++)
-        same = is_same_place(mcp_pool_lasting(in->pool, -1, i),
-                             mcp_pool_lasting(in->next_pool, -1, i));
-    for (int layer = 0; same && layer < program->num_layers; layer++)
+        same = is_same_place(mcp_pool_lasting(first->pool, -1, i),
+                             mcp_pool_lasting(other->pool, -1, i));
+    for (int layer = 0; same && layer < layers; layer++)
         for (int i = 0; same && i < MCP_MAX_LAYER_BUFFERS; i++)
-            same = is_same_place(mcp_pool_lasting(in->pool, layer, i),
-                                 mcp_pool_lasting(in->next_pool, layer, i));
+            same = is_same_place(mcp_pool_lasting(first->pool, layer, i),
+                                 mcp_pool_lasting(other->pool, layer, i));
     return same ? MCP_OK
                 : mcp_fail(err, MCP_INVALID,
                            "the program to turn to keeps other buffers than the one to begin "
@@ -127,16 +136,29 @@ static enum mcp_status check_next(const struct mcp_interpreter *in, struct mcp_e
 
 static enum mcp_status make_pools(struct mcp_interpreter *in, struct mcp_error *err)
 {
-    const struct mcp_rank *rank = in->rank;
-    const struct mcp_program *next = in->options.next;
-    MCP_TRY(check_support(in, rank->program, err));
-    MCP_TRY(mcp_pool_new(in->arena, rank->program, rank->at.pipeline, &in->pool, err));
-    in->next_pool = in->pool;
-    if (next == NULL)
-        return MCP_OK;
-    MCP_TRY(check_support(in, next, err));
-    MCP_TRY(mcp_pool_new(in->arena, next, rank->at.pipeline, &in->next_pool, err));
-    return check_next(in, err);
+    for (int i = 0; i <= MCP_INTERPRET_OTHERS; i++) {
+        struct mine *mine = &in->mine[i];
+        mine->program = i == 0 ? in->rank->program : in->options.others[i - 1];
+        if (mine->program == NULL)
+            continue;
+        MCP_TRY(check_support(in, mine->program, err));
+        if (in->rank->at.pipeline >= mine->program->num_classes)
+            return mcp_fail(err, MCP_INVALID, "the program to turn to has %d pipeline stages of %d",
+                            mine->program->num_classes, in->mine[0].program->num_classes);
+        MCP_TRY(mcp_pool_new(in->arena, mine->program, in->rank->at.pipeline, &mine->pool, err));
+        mine->cells = MCP_ARRAY(in->arena, mcp_pool_cells(mine->pool), struct cell);
+        MCP_TRY(check_other(&in->mine[0], mine, err));
+    }
+    return MCP_OK;
+}
+
+static int64_t largest_bytes(const struct mcp_interpreter *in)
+{
+    int64_t largest = 0;
+    for (int i = 0; i <= MCP_INTERPRET_OTHERS; i++)
+        if (in->mine[i].program != NULL && mcp_pool_bytes(in->mine[i].pool) > largest)
+            largest = mcp_pool_bytes(in->mine[i].pool);
+    return largest;
 }
 
 enum mcp_status mcp_interpreter_new(struct mcp_arena *arena, struct mcp_rank *rank,
@@ -153,21 +175,21 @@ enum mcp_status mcp_interpreter_new(struct mcp_arena *arena, struct mcp_rank *ra
     in->backend = backend;
     in->options = *options;
     MCP_TRY(make_pools(in, err));
-    int64_t bytes = mcp_pool_bytes(in->pool), next_bytes = mcp_pool_bytes(in->next_pool);
-    MCP_TRY(calls->allocate(backend, bytes > next_bytes ? bytes : next_bytes, &memory, err));
+    MCP_TRY(calls->allocate(backend, largest_bytes(in), &memory, err));
     in->memory = memory;
-    in->cells = MCP_ARRAY(arena, mcp_pool_cells(in->pool), struct cell);
-    clear_gradients(in);
+    mcp_interpreter_turn(in, 0);
     *out = in;
     return MCP_OK;
 }
 
-void mcp_interpreter_turn(struct mcp_interpreter *in)
+void mcp_interpreter_turn(struct mcp_interpreter *in, int which)
 {
-    assert(in->options.next != NULL);
-    in->rank->program = in->options.next;
-    in->pool = in->next_pool;
-    in->cells = MCP_ARRAY(in->arena, mcp_pool_cells(in->pool), struct cell); /* all is done */
+    const struct mine *mine = &in->mine[which];
+    assert(which >= 0 && which <= MCP_INTERPRET_OTHERS && mine->program != NULL);
+    in->rank->program = mine->program;
+    in->pool = mine->pool;
+    in->cells = mine->cells;
+    memset(in->cells, 0, (size_t)mcp_pool_cells(in->pool) * sizeof *in->cells); /* all is done */
     clear_gradients(in);
 }
 

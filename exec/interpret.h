@@ -17,20 +17,23 @@
 
 struct mcp_interpreter;
 
+enum { MCP_INTERPRET_OTHERS = 2 };
+
 struct mcp_interpret_options {
-    bool timeline;                  /* keep the spans of every step */
-    bool order;                     /* keep the (slot, entry, op) order of every step */
-    const struct mcp_program *next; /* what mcp_interpreter_turn() turns to; NULL: nothing */
+    bool timeline; /* keep the spans of every step */
+    bool order;    /* keep the (slot, entry, op) order of every step */
+    /* what mcp_interpreter_turn() turns to beside the rank's own; NULL: nothing */
+    const struct mcp_program *others[MCP_INTERPRET_OTHERS];
     /* Told of every op once it is queued; one of compute has run where compute runs at once.
      * NULL: nobody. */
     void (*look)(void *look_context, enum mcp_block_role role, const struct mcp_launch *launch);
     void *look_context;
 };
 
-/* Asks the backend for every function of the program, and of the one to turn to, and takes
- * the rank's memory: enough for either.
+/* Asks the backend for every function of the program, and of those to turn to, and takes
+ * the rank's memory: enough for any of them.
  * MCP_INVALID with one sentence: the first function that the backend lacks, and what of
- * the layer it is, or what the two programs keep differently; MCP_RUN_FAILURE: no memory.
+ * the layer it is, or what the programs keep differently; MCP_RUN_FAILURE: no memory.
  * All must outlive the interpreter. */
 enum mcp_status mcp_interpreter_new(struct mcp_arena *arena, struct mcp_rank *rank,
                                     const struct mcp_backend_calls *calls,
@@ -38,9 +41,10 @@ enum mcp_status mcp_interpreter_new(struct mcp_arena *arena, struct mcp_rank *ra
                                     const struct mcp_interpret_options *options,
                                     struct mcp_interpreter **out, struct mcp_error *err);
 
-/* From the next step on the rank runs options->next, with what lasts where it is: both
- * programs keep the same buffers of the same layers. Between steps, once. */
-void mcp_interpreter_turn(struct mcp_interpreter *interpreter);
+/* From the next step on the rank runs options->others[which - 1], or for 0 what it began with,
+ * with what lasts where it is: all programs keep the same buffers of the same layers. Between
+ * steps; every frame is lost. */
+void mcp_interpreter_turn(struct mcp_interpreter *interpreter, int which);
 
 /* One step with the rank's inputs; fills its outputs. Every stream is empty at the end. */
 enum mcp_status mcp_interpret_step(struct mcp_interpreter *interpreter, struct mcp_error *err);

@@ -167,7 +167,11 @@ static enum mcp_status go_on(struct mcp_run *run, struct mcp_error *err)
     MCP_TRY(mcp_load_rank(&run->saved, checkpoint, err));
     run->state = mcp_checkpoint_state(checkpoint);
     run->checkpointed = run->state.step;
-    mcp_trainer_go_on(run->trainer, run->state.step);
+    mcp_trainer_go_on(run->trainer,
+                      &(struct mcp_trainer_state){run->state.step, run->state.updates,
+                                                  run->state.variance_updates,
+                                                  run->state.loss_scale,
+                                                  run->state.steps_since_skip});
     return MCP_OK;
 }
 
@@ -239,6 +243,17 @@ enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setti
                               : MCP_OK;
 }
 
+/* What a checkpoint says of the steps so far. */
+static void note_progress(struct mcp_run *run)
+{
+    const struct mcp_trainer_state trainer = mcp_trainer_state(run->trainer);
+    run->state.step = trainer.step;
+    run->state.updates = trainer.updates;
+    run->state.variance_updates = trainer.variance_updates;
+    run->state.loss_scale = trainer.loss_scale;
+    run->state.steps_since_skip = trainer.steps_since_skip;
+}
+
 static bool is_watched(const struct mcp_run *run)
 {
     const struct mcp_run_options *options = run->setting.options;
@@ -264,7 +279,7 @@ static enum mcp_status run_step(struct mcp_run *run, struct mcp_step_report *rep
     report->bubble_frac = shares.bubble_frac;
     report->exposed_comm_frac = shares.exposed_comm_frac;
     report->data_wait_s = wait_s;
-    run->state.step++;
+    note_progress(run);
     run->state.sequences_seen += mcp_batch_sequences(run->setting.program);
     observer->step(observer->context, report);
     if (run->setting.rank == 0)
@@ -302,7 +317,8 @@ enum mcp_status mcp_run_steps(struct mcp_run *run, struct mcp_error *err)
     int bad_steps = 0;
     while (run->state.step < options->steps && !over) {
         MCP_TRY(run_step(run, &report, err));
-        bad_steps = report.skipped || !isfinite(report.loss) ? bad_steps + 1 : 0;
+        const bool bad = (report.skipped && !report.scaled_down) || !isfinite(report.loss);
+        bad_steps = bad ? bad_steps + 1 : 0;
         if (bad_steps == MAX_BAD_STEPS)
             return give_up(&report, err);
         MCP_TRY(is_over(run, &over, err));

@@ -53,7 +53,7 @@ static struct mcp_step_metrics metrics_of(const struct mcp_run_logs *logs,
     metrics.loss = report->loss;
     metrics.grad_norm = report->grad_norm;
     metrics.learning_rate = report->learning_rate;
-    metrics.loss_scale = 1;
+    metrics.loss_scale = report->loss_scale;
     metrics.step_s = report->step_s + report->data_wait_s;
     metrics.data_wait_s = report->data_wait_s;
     metrics.bubble_frac = report->bubble_frac;

@@ -45,6 +45,8 @@ static const struct entry entries[] = {
     ENTRY("epsilon", NUMBER, epsilon),
     ENTRY("weight-decay", NUMBER, weight_decay),
     ENTRY("clip-norm", NUMBER, clip_norm),
+    ENTRY("initial-loss-scale", NUMBER, initial_loss_scale),
+    ENTRY("loss-scale-window", COUNT, loss_scale_window),
     ENTRY("residual-init-scale", NUMBER, residual_init_scale),
     ENTRY("timeout-s", NUMBER, timeout_s),
     ENTRY("flops-per-token", NUMBER, flops_per_token),
@@ -63,6 +65,8 @@ struct mcp_run_options mcp_run_options_default(void)
                                     .epsilon = train.epsilon,
                                     .weight_decay = train.weight_decay,
                                     .clip_norm = train.clip_norm,
+                                    .initial_loss_scale = train.initial_loss_scale,
+                                    .loss_scale_window = train.loss_scale_window,
                                     .residual_init_scale = 1,
                                     .timeout_s = 300,
                                     .watch_every = 10};
@@ -207,6 +211,8 @@ struct mcp_train_options mcp_run_train_options(const struct mcp_run_options *opt
     train.epsilon = options->epsilon;
     train.weight_decay = options->weight_decay;
     train.clip_norm = options->clip_norm;
+    train.initial_loss_scale = options->initial_loss_scale;
+    train.loss_scale_window = options->loss_scale_window;
     train.seed = (uint64_t)options->seed;
     train.freeze_step = options->freeze_step;
     train.interpret.timeline = true; /* what a step's seconds were is told of every step */

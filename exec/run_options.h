@@ -26,6 +26,8 @@ struct mcp_run_options {
     int64_t warmup_steps, decay_steps;
     int64_t decay; /* enum mcp_decay */
     double beta1, beta2, epsilon, weight_decay, clip_norm;
+    double initial_loss_scale; /* of programs that store fp16 */
+    int64_t loss_scale_window; /* steps without overflow after which it doubles */
     double residual_init_scale; /* of what new residual projections begin with */
     double timeout_s;           /* of transfers that do not move */
     double flops_per_token;     /* of the model, training; 0: unknown */

@@ -1,7 +1,7 @@
 /* exec/save.c: what ranks hold, to checkpoints and back. */
 #include "exec/save.h"
 
-#include "exec/bf16.h"
+#include "exec/half.h"
 #include "exec/init.h"
 
 #include <string.h>
@@ -206,8 +206,7 @@ static void write_values(const struct mcp_saved_rank *saved, const struct values
         saved->calls->write(saved->backend, values->memory + from * 4, data, count * 4);
         return;
     }
-    for (int64_t i = 0; i < count; i++)
-        halves[i] = mcp_to_bf16(data[i]);
+    mcp_narrow((enum mcp_dtype)values->dtype, data, count, halves);
     saved->calls->write(saved->backend, values->memory + from * 2, halves, count * 2);
 }
 

@@ -7,14 +7,17 @@
 
 const char *const mcp_decay_names[MCP_NUM_DECAYS] = {"constant", "linear", "cosine"};
 
+enum { WARM, FROZEN, EVALUATION }; /* programs of a trainer's interpreter */
+
 struct mcp_trainer {
     struct mcp_rank rank;
     const struct mcp_backend_calls *calls;
     struct mcp_backend *backend;
     struct mcp_train_options options;
     struct mcp_interpreter *interpreter;
-    int64_t step;
+    struct mcp_trainer_state state;
     bool is_frozen;
+    bool is_scaled; /* the program stores fp16 */
 };
 
 double mcp_learning_rate_at(const struct mcp_learning_rate *rate, int64_t step)
@@ -38,7 +41,9 @@ struct mcp_train_options mcp_train_options_default(void)
                                       .beta2 = 0.999,
                                       .epsilon = 1e-8,
                                       .weight_decay = 0.01,
-                                      .clip_norm = 2};
+                                      .clip_norm = 2,
+                                      .initial_loss_scale = 65536,
+                                      .loss_scale_window = 2000};
 }
 
 int64_t mcp_batch_sequences(const struct mcp_program *program)
@@ -56,6 +61,16 @@ int64_t mcp_sequence_tokens(const struct mcp_program *program)
     return tokens;
 }
 
+/* Where gradients of activations can overflow, or vanish. */
+static bool stores_fp16(const struct mcp_program *program)
+{
+    for (int t = 0; t < program->num_types; t++)
+        for (int i = 0; i < program->types[t].num_buffers[MCP_SPACE_FRAME]; i++)
+            if (program->types[t].buffers[MCP_SPACE_FRAME][i].dtype == MCP_F16)
+                return true;
+    return false;
+}
+
 enum mcp_status mcp_trainer_new(struct mcp_arena *arena, const struct mcp_program *program,
                                 int rank, const struct mcp_backend_calls *calls,
                                 struct mcp_backend *backend, const struct mcp_batch *batch,
@@ -70,19 +85,29 @@ enum mcp_status mcp_trainer_new(struct mcp_arena *arena, const struct mcp_progra
     trainer->calls = calls;
     trainer->backend = backend;
     trainer->options = *options;
-    trainer->options.interpret.next = options->frozen;
+    trainer->options.interpret.others[FROZEN - 1] = options->frozen;
+    trainer->options.interpret.others[EVALUATION - 1] = options->evaluation;
     MCP_TRY(mcp_interpreter_new(arena, &trainer->rank, calls, backend, &trainer->options.interpret,
                                 &trainer->interpreter, err));
     struct mcp_arena *scratch = mcp_arena_new();
     mcp_init_rank(scratch, trainer->interpreter, &trainer->rank, calls, backend, options->seed);
     mcp_arena_free(scratch);
+    trainer->is_scaled = stores_fp16(program);
+    trainer->state.loss_scale = trainer->is_scaled ? options->initial_loss_scale : 1;
     *out = trainer;
     return MCP_OK;
 }
 
-void mcp_trainer_go_on(struct mcp_trainer *trainer, int64_t step)
+struct mcp_trainer_state mcp_trainer_state(const struct mcp_trainer *trainer)
 {
-    trainer->step = step;
+    return trainer->state;
+}
+
+void mcp_trainer_go_on(struct mcp_trainer *trainer, const struct mcp_trainer_state *state)
+{
+    trainer->state = *state;
+    if (!trainer->is_scaled)
+        trainer->state.loss_scale = 1;
 }
 
 static void set_inputs(struct mcp_trainer *trainer)
@@ -91,15 +116,16 @@ static void set_inputs(struct mcp_trainer *trainer)
     const struct mcp_program *program = trainer->rank.program;
     trainer->rank.outputs = (struct mcp_step_outputs){0};
     trainer->rank.inputs = (struct mcp_step_inputs){
-        .step = trainer->step,
-        .freeze_step = options->freeze_step,
-        .learning_rate = mcp_learning_rate_at(&options->rate, trainer->step),
+        .step = trainer->state.step,
+        .updates = trainer->state.updates,
+        .variance_updates = trainer->state.variance_updates,
+        .learning_rate = mcp_learning_rate_at(&options->rate, trainer->state.step),
         .beta1 = options->beta1,
         .beta2 = options->beta2,
         .epsilon = options->epsilon,
         .weight_decay = options->weight_decay,
         .clip_norm = options->clip_norm,
-        .loss_scale = 1,
+        .loss_scale = trainer->state.loss_scale,
         .tokens = mcp_batch_sequences(program) * mcp_sequence_tokens(program)};
 }
 
@@ -125,13 +151,42 @@ static enum mcp_status agree_on_loss(struct mcp_trainer *trainer, int *first_bad
     return isfinite(loss) ? MCP_OK : find_first_bad(trainer, is_good, first_bad, err);
 }
 
+/* After a step; true: a smaller loss scale is tried. All ranks saw the same norm. */
+static bool move_loss_scale(struct mcp_trainer *trainer)
+{
+    struct mcp_trainer_state *state = &trainer->state;
+    if (!trainer->is_scaled)
+        return false;
+    if (trainer->rank.outputs.skipped) {
+        const bool falls = state->loss_scale > 1;
+        state->loss_scale = fmax(1, state->loss_scale / 2);
+        state->steps_since_skip = 0;
+        return falls;
+    }
+    if (++state->steps_since_skip == trainer->options.loss_scale_window) {
+        state->loss_scale *= 2;
+        state->steps_since_skip = 0;
+    }
+    return false;
+}
+
+static void count_updates(struct mcp_trainer *trainer)
+{
+    trainer->state.step++;
+    if (trainer->rank.outputs.skipped)
+        return;
+    trainer->state.updates++;
+    trainer->state.variance_updates += !trainer->is_frozen;
+}
+
 enum mcp_status mcp_trainer_step(struct mcp_trainer *trainer, struct mcp_step_report *report,
                                  struct mcp_error *err)
 {
     double start_s = trainer->calls->clock(trainer->backend);
     const struct mcp_train_options *options = &trainer->options;
-    if (options->frozen != NULL && !trainer->is_frozen && trainer->step >= options->freeze_step) {
-        mcp_interpreter_turn(trainer->interpreter);
+    if (options->frozen != NULL && !trainer->is_frozen &&
+        trainer->state.step >= options->freeze_step) {
+        mcp_interpreter_turn(trainer->interpreter, FROZEN);
         trainer->is_frozen = true;
     }
     set_inputs(trainer);
@@ -141,15 +196,34 @@ enum mcp_status mcp_trainer_step(struct mcp_trainer *trainer, struct mcp_step_re
     const struct mcp_step_inputs *in = &trainer->rank.inputs;
     const struct mcp_step_outputs *out = &trainer->rank.outputs;
     *report = (struct mcp_step_report){
-        .step = trainer->step++,
+        .step = in->step,
         .tokens = in->tokens,
         .loss = out->loss,
         .grad_norm = out->grad_norm,
         .learning_rate = in->learning_rate,
+        .loss_scale = in->loss_scale,
         .step_s = trainer->calls->clock(trainer->backend) - start_s,
         .peak_bytes = mcp_pool_peak_bytes(mcp_interpreter_pool(trainer->interpreter)),
         .skipped = out->skipped,
+        .scaled_down = move_loss_scale(trainer),
         .first_bad_rank = first_bad};
+    count_updates(trainer);
+    return MCP_OK;
+}
+
+enum mcp_status mcp_trainer_evaluate(struct mcp_trainer *trainer, const struct mcp_batch *batch,
+                                     double *loss, struct mcp_error *err)
+{
+    const struct mcp_batch *trained_on = trainer->rank.batch;
+    int first_bad;
+    mcp_interpreter_turn(trainer->interpreter, EVALUATION);
+    set_inputs(trainer);
+    trainer->rank.batch = batch;
+    MCP_TRY(mcp_interpret_step(trainer->interpreter, err));
+    MCP_TRY(agree_on_loss(trainer, &first_bad, err));
+    *loss = trainer->rank.outputs.loss;
+    trainer->rank.batch = trained_on;
+    mcp_interpreter_turn(trainer->interpreter, trainer->is_frozen ? FROZEN : WARM);
     return MCP_OK;
 }
 

@@ -8,7 +8,7 @@
 
 struct mcp_view {
     char *data;
-    enum mcp_dtype dtype; /* MCP_F32 or MCP_BF16 */
+    enum mcp_dtype dtype; /* MCP_F32, MCP_BF16 or MCP_F16 */
     int64_t elements;     /* of the buffer, from data on */
 };
 

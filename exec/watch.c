@@ -1,7 +1,7 @@
 /* exec/watch.c: norms of parts and moments of the residual stream, over all ranks. */
 #include "exec/watch.h"
 
-#include "exec/bf16.h"
+#include "exec/half.h"
 #include "exec/init.h"
 #include "exec/names.h"
 
@@ -104,8 +104,7 @@ static void load(const struct mcp_saved_rank *rank, const void *memory, unsigned
         return;
     }
     rank->calls->read(rank->backend, (const char *)memory + first * 2, halves, count * 2);
-    for (int i = 0; i < count; i++)
-        out[i] = mcp_from_bf16(halves[i]);
+    mcp_widen((enum mcp_dtype)dtype, halves, count, out);
 }
 
 static int chunk_of(int64_t left)
@@ -141,7 +140,8 @@ void mcp_watch_op(void *context, enum mcp_block_role role, const struct mcp_laun
         if (read.space != MCP_SPACE_FRAME || read.index != MCP_FRAME_X || read.layer_offset != 0)
             continue;
         const struct mcp_buffer *x = mcp_operand_buffer(watch->program, launch->type, read);
-        if (launch->reads[i] == NULL || (x->dtype != MCP_F32 && x->dtype != MCP_BF16))
+        if (launch->reads[i] == NULL ||
+            (x->dtype != MCP_F32 && x->dtype != MCP_BF16 && x->dtype != MCP_F16))
             continue;
         watch->seen[launch->layer] = true;
         add_moments(watch->rank, launch->reads[i], x->dtype,
@@ -174,13 +174,12 @@ static struct adam adam_of(const struct mcp_rank *rank, const struct mcp_flat_pl
     const struct mcp_step_inputs *in = &rank->inputs;
     const bool decays = weight->init == MCP_INIT_NORMAL || weight->init == MCP_INIT_RESIDUAL;
     const bool frozen = place->gradients == NULL;
-    const double steps = (double)(in->step + 1);
+    const double firsts = (double)in->updates + 1, seconds = (double)in->variance_updates + !frozen;
     return (struct adam){.rate = in->learning_rate,
                          .decay = decays ? in->weight_decay : 0,
                          .epsilon = in->epsilon,
-                         .correction1 = 1 / (1 - pow(in->beta1, steps)),
-                         .correction2 =
-                             1 / (1 - pow(in->beta2, frozen ? (double)in->freeze_step : steps)),
+                         .correction1 = 1 / (1 - pow(in->beta1, firsts)),
+                         .correction2 = 1 / (1 - pow(in->beta2, seconds)),
                          .frozen = frozen,
                          .skipped = rank->outputs.skipped};
 }

@@ -27,6 +27,7 @@ struct maker {
     struct mcp_entry *entries;
     size_t num_entries, entries_capacity;
     int gathers; /* of the rank so far: which copy comes next */
+    bool forward_only;
 };
 
 static void add_type(struct maker *m, const struct mcp_layer_spec *spec)
@@ -50,10 +51,14 @@ static void make_types(struct maker *m)
     struct mcp_program *program = m->program;
     program->types = MCP_ARRAY(m->arena, MAX_TYPES, struct mcp_layer_type);
     m->type_of = MCP_ARRAY(m->arena, program->num_layers + 1, unsigned short);
-    struct mcp_layer_spec step = {.kind = MCP_KIND_STEP};
+    struct mcp_layer_spec step = {.kind = MCP_KIND_STEP, .forward_only = m->forward_only};
     add_type(m, &step);
     for (int layer = 0; layer < program->num_layers; layer++) {
         struct mcp_layer_spec spec = mcp_layer_spec_at(m->question, m->plan, layer);
+        if (m->forward_only) {
+            spec.recompute = MCP_RECOMPUTE_NONE;
+            spec.forward_only = true;
+        }
         int type = find_type(m, &spec);
         if (type < 0) {
             type = program->num_types;
@@ -345,10 +350,23 @@ static void make_slot(struct maker *m, int rank, struct mcp_program_class *class
     slot->list = finish_list(m);
 }
 
+/* What is left of an order that waits for nothing in vain does not either. */
+static struct mcp_schedule_row forwards_of(struct mcp_arena *arena, struct mcp_schedule_row row)
+{
+    struct mcp_action *forwards = MCP_ARRAY(arena, row.num_actions, struct mcp_action);
+    int count = 0;
+    for (int i = 0; i < row.num_actions; i++)
+        if (row.actions[i].pass == MCP_PASS_FORWARD)
+            forwards[count++] = row.actions[i];
+    return (struct mcp_schedule_row){.num_actions = count, .actions = forwards};
+}
+
 static void make_class(struct maker *m, int rank)
 {
     struct mcp_schedule_row row =
         mcp_plan_row(m->arena, m->plan, m->program->num_microbatches, rank);
+    if (m->forward_only)
+        row = forwards_of(m->arena, row);
     struct mcp_program_class *class = &m->program->classes[rank];
     class->slots = MCP_ARRAY(m->arena, row.num_actions + 2, struct mcp_slot);
     m->gathers = 0;
@@ -358,10 +376,11 @@ static void make_class(struct maker *m, int rank)
     make_epilogue(m, rank, class);
 }
 
-void mcp_program_build(struct mcp_arena *arena, const struct mcp_question *question,
-                       const struct mcp_plan *plan, struct mcp_program *out)
+static void build(struct mcp_arena *arena, const struct mcp_question *question,
+                  const struct mcp_plan *plan, bool forward_only, struct mcp_program *out)
 {
     struct maker *m = MCP_NEW(arena, struct maker);
+    m->forward_only = forward_only;
     memset(out, 0, sizeof *out);
     m->arena = arena;
     m->question = question;
@@ -376,4 +395,16 @@ void mcp_program_build(struct mcp_arena *arena, const struct mcp_question *quest
     make_rank_buffers(m);
     for (int rank = 0; rank < out->num_classes; rank++)
         make_class(m, rank);
+}
+
+void mcp_program_build(struct mcp_arena *arena, const struct mcp_question *question,
+                       const struct mcp_plan *plan, struct mcp_program *out)
+{
+    build(arena, question, plan, false, out);
+}
+
+void mcp_program_build_evaluation(struct mcp_arena *arena, const struct mcp_question *question,
+                                  const struct mcp_plan *plan, struct mcp_program *out)
+{
+    build(arena, question, plan, true, out);
 }

@@ -11,4 +11,10 @@
 void mcp_program_build(struct mcp_arena *arena, const struct mcp_question *question,
                        const struct mcp_plan *plan, struct mcp_program *out);
 
+/* The same of a step that learns nothing: the loss of a batch at the weights as they are, in
+ * the layout, order and arithmetic of the step's forwards. What lasts is the step's, and lies
+ * where it lies there (step/pool.h); gradients are left cleared. */
+void mcp_program_build_evaluation(struct mcp_arena *arena, const struct mcp_question *question,
+                                  const struct mcp_plan *plan, struct mcp_program *out);
+
 #endif

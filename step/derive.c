@@ -327,7 +327,7 @@ static struct held *hold(struct mcp_builder *b, const struct mcp_op *op, int wri
 {
     assert(list->count < MCP_MAX_TYPE_WEIGHTS);
     const struct mcp_weight *part = &b->weights[op->weight];
-    enum mcp_dtype dtype = b->question->stack->gradient_bytes > 2 ? MCP_F32 : MCP_BF16;
+    enum mcp_dtype dtype = mcp_gradient_dtype(b->question);
     struct held *held = &list->items[list->count++];
     *held = (struct held){.gradients = op->writes[write],
                           .dtype = dtype,
@@ -353,12 +353,12 @@ static void emit_input_op(struct mcp_builder *b, const struct mcp_op *op, struct
         }
         const struct held *held = hold(b, op, w, list);
         here.writes[w] = held->frame;
-        mcp_emit(b, (struct mcp_call){.function = MCP_FN_ZERO,
-                                      .dtype = held->dtype,
-                                      .has_dtype = true,
-                                      .writes = {{true, held->frame}},
-                                      .dims = {held->rows * held->columns, 1,
-                                               held->rows * held->columns}});
+        mcp_emit(b, (struct mcp_call){
+                        .function = MCP_FN_ZERO,
+                        .dtype = held->dtype,
+                        .has_dtype = true,
+                        .writes = {{true, held->frame}},
+                        .dims = {held->rows * held->columns, 1, held->rows * held->columns}});
     }
     assert(b->num_ops < b->max_ops);
     b->ops[b->num_ops++] = here;

@@ -14,12 +14,14 @@
  *               all_to_all_v: expected elements, 0, columns of a row; delta 1 to the
  *               experts, -1 back
  *   send, receive, shift   elements of the message
- *   host        -
+ *   host        step_scalars: 1: the norm is found, and nothing is clipped by it
  *
  * Further dimensions, which cost nothing:
  *   zero, adam, sum_squares   elements of a shard, 1, of the whole flat buffer, first element
  *                             of that in its buffer, first of its shard in buffers of
  *                             shards and of each moment (step/weights.h)
+ *                             sum_squares: and then 1 where gradients are not reduced, each
+ *                             rank's its own share of a sum: squares times their number
  *   momentum, adam_frozen     as adam
  *   add_error                 elements with padding, 1, first in the buffer of errors, first
  *                             of what is added in its buffer, elements of the range without

@@ -16,7 +16,8 @@ int mcp_extended_layers(const struct mcp_model *model)
 bool mcp_layer_spec_equal(const struct mcp_layer_spec *a, const struct mcp_layer_spec *b)
 {
     return a->kind == b->kind && a->mtp == b->mtp && a->recompute == b->recompute &&
-           a->split_backward == b->split_backward && a->mirrored == b->mirrored;
+           a->split_backward == b->split_backward && a->mirrored == b->mirrored &&
+           a->forward_only == b->forward_only;
 }
 
 /* Virtual stage that holds decoder layer `layer`, and its place there. */
@@ -139,7 +140,8 @@ static void set_shapes(struct mcp_builder *b)
 
 static void set_recompute(struct mcp_builder *b)
 {
-    if (b->kind == NULL)
+    b->drop_all = b->spec->forward_only;
+    if (b->kind == NULL || b->spec->forward_only)
         return;
     b->drop_all = b->spec->recompute == MCP_RECOMPUTE_FULL;
     if (b->spec->recompute == MCP_RECOMPUTE_SELECTIVE)

@@ -21,6 +21,7 @@ struct mcp_layer_spec {
     enum mcp_recompute recompute;
     bool split_backward; /* backward_input and backward_weight besides backward */
     bool mirrored;       /* of a chunk that runs from the last rank to the first */
+    bool forward_only;   /* for evaluation: nothing is kept, and nothing learnt */
 };
 
 bool mcp_layer_spec_equal(const struct mcp_layer_spec *a, const struct mcp_layer_spec *b);

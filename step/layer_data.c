@@ -160,7 +160,7 @@ static void reduce_part(struct mcp_builder *b, const struct part *part)
     struct mcp_call call = {.function = all ? MCP_FN_ALL_REDUCE : MCP_FN_REDUCE_SCATTER,
                             .stream = MCP_STREAM_DATA,
                             .group = mcp_reduce_axes(part->expert),
-                            .dtype = stack->gradient_reduce_bytes > 2 ? MCP_F32 : MCP_BF16,
+                            .dtype = stack->gradient_reduce_bytes > 2 ? MCP_F32 : b->activation,
                             .has_dtype = true,
                             .reads = {gradients},
                             .writes = {gradients},
@@ -257,7 +257,7 @@ static void prologue_block(struct mcp_builder *b, const struct part *parts, int 
             mcp_part_buffer(part, sharded ? MCP_LAYER_GRADIENT_SHARD : MCP_LAYER_GRADIENTS);
         mcp_emit(b, (struct mcp_call){
                         .function = MCP_FN_ZERO,
-                        .dtype = b->question->stack->gradient_bytes > 2 ? MCP_F32 : MCP_BF16,
+                        .dtype = mcp_gradient_dtype(b->question),
                         .has_dtype = true,
                         .writes = {target},
                         .dims = {rows, 1, part->parameters, part->first, part->shard_first}});
@@ -288,8 +288,18 @@ static void reduce_ends(struct mcp_builder *b, const struct part *part)
                                            0, in_place ? part->parameters : 0}});
 }
 
-/* Before the update: squares of what this rank alone owns, for the global norm where
- * gradients are clipped by it. */
+/* Squares of what this rank alone owns; where gradients are not reduced, of its own share. */
+static void sum_squares(struct mcp_builder *b, const struct part *part)
+{
+    struct mcp_ref norm = mcp_rank_buffer(MCP_RANK_NORM);
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_SUM_SQUARES,
+                                  .reads = {reduced_gradients(b, part), norm},
+                                  .writes = {norm},
+                                  .dims = {shard_of(b, part), 1, part->parameters, part->first,
+                                           part->shard_first, is_frozen(b)}});
+}
+
+/* Before the update, for the norm of all gradients where the step finds it. */
 static void norm_block(struct mcp_builder *b, const struct part *parts, int count)
 {
     bool ends = is_end(b) && b->model->tied_embeddings && !mcp_embedding_is_head(b);
@@ -299,13 +309,8 @@ static void norm_block(struct mcp_builder *b, const struct part *parts, int coun
             reduce_part(b, &parts[i]);
     if (ends)
         reduce_ends(b, &parts[count - 1]);
-    for (int i = 0; i < count && mcp_job_clips(b->question->job); i++) {
-        const struct part *part = &parts[i];
-        struct mcp_ref gradients = reduced_gradients(b, part);
-        flat_op(b, MCP_FN_SUM_SQUARES, part,
-                (struct mcp_ref[3]){gradients, mcp_rank_buffer(MCP_RANK_NORM)},
-                (struct mcp_ref[2]){mcp_rank_buffer(MCP_RANK_NORM)});
-    }
+    for (int i = 0; i < count && mcp_job_finds_norm(b->question->job); i++)
+        sum_squares(b, &parts[i]);
     mcp_end_block(b, MCP_EPILOGUE);
 }
 
@@ -353,9 +358,11 @@ void mcp_build_data_blocks(struct mcp_builder *b)
     for (int i = 0; i < count; i++)
         size_part(b, &parts[i]);
     gather_block(b, parts, count);
+    prologue_block(b, parts, count);
+    if (b->spec->forward_only)
+        return;
     reduce_block(b, parts, count);
     optimizer_block(b, parts, count);
-    prologue_block(b, parts, count);
     norm_block(b, parts, count);
 }
 
@@ -396,6 +403,8 @@ void mcp_build_message_blocks(struct mcp_builder *b)
     message(b, MCP_SEND_FORWARD, (enum mcp_stream)(MCP_STREAM_SEND_NEXT + mirror), mcp_x(1));
     message(b, MCP_RECEIVE_FORWARD, (enum mcp_stream)(MCP_STREAM_RECEIVE_PREVIOUS + mirror),
             mcp_x(0));
+    if (b->spec->forward_only)
+        return;
     message(b, MCP_SEND_BACKWARD, (enum mcp_stream)(MCP_STREAM_SEND_PREVIOUS + mirror), mcp_dx(0));
     message(b, MCP_RECEIVE_BACKWARD, (enum mcp_stream)(MCP_STREAM_RECEIVE_NEXT + mirror),
             mcp_dx(1));

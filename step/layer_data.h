@@ -38,7 +38,10 @@ struct mcp_ref mcp_part_buffer(const struct part *part, int dense_index);
  * (arXiv 2102.02888), Algorithm 1; DeepSpeed's runtime/comm. What never had a gradient (rows
  * of no token, positions beyond the sequence) would drift, since signs know no zero: an element
  * whose variance is 0 is masked, as padding is: n does not count it, its error stays 0 and
- * its weight what it is. */
+ * its weight what it is.
+ *
+ * A step whose gradients are not finite on some rank, by the norm (core/job.h), moves neither
+ * momenta nor errors nor weights on any: what is sent then says nothing. */
 void mcp_one_bit_size(struct mcp_builder *b, const struct part *part);
 void mcp_one_bit_update(struct mcp_builder *b, const struct part *part);
 /* Elements of signs that are sent for `parameters` over `ranks`: a multiple of 8 ranks. */

@@ -135,6 +135,8 @@ void mcp_build_decoder(struct mcp_builder *b)
     mcp_begin_block(b, true);
     decoder_forward(b, &d);
     mcp_end_block(b, MCP_FORWARD);
+    if (b->spec->forward_only)
+        return;
     mcp_begin_block(b, false);
     decoder_backward(b, &d);
     mcp_end_block(b, MCP_BACKWARD);

@@ -114,6 +114,8 @@ void mcp_build_embedding(struct mcp_builder *b)
     mcp_begin_block(b, true);
     embedding_forward(b, ids);
     mcp_end_block(b, MCP_FORWARD);
+    if (b->spec->forward_only)
+        return;
     mcp_begin_block(b, false);
     embedding_backward(b, ids);
     mcp_end_block(b, MCP_BACKWARD);
@@ -249,6 +251,8 @@ void mcp_build_head(struct mcp_builder *b)
     mcp_begin_block(b, true);
     mcp_head_forward(b, v, mcp_x(0));
     mcp_end_block(b, MCP_FORWARD);
+    if (b->spec->forward_only)
+        return;
     mcp_begin_block(b, false);
     mcp_head_backward(b, v, mcp_x(0), mcp_dx(0));
     mcp_end_block(b, MCP_BACKWARD);
@@ -256,11 +260,10 @@ void mcp_build_head(struct mcp_builder *b)
         mcp_derive_split(b);
 }
 
-/* What belongs to no layer: scalars that all ranks agree on once a step. The norm where
- * gradients are clipped by it. */
+/* What belongs to no layer: scalars that all ranks agree on once a step. */
 void mcp_build_step(struct mcp_builder *b)
 {
-    bool clips = mcp_job_clips(b->question->job);
+    bool has_norm = mcp_job_finds_norm(b->question->job) && !b->spec->forward_only;
     struct mcp_ref loss = mcp_rank_buffer(MCP_RANK_LOSS), norm = mcp_rank_buffer(MCP_RANK_NORM);
     struct mcp_ref scalars = mcp_rank_buffer(MCP_RANK_SCALARS);
     unsigned all = (unsigned)MCP_TENSOR | MCP_CONTEXT | MCP_DATA | MCP_PIPELINE;
@@ -268,7 +271,7 @@ void mcp_build_step(struct mcp_builder *b)
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_CLEAR_SCALARS, .writes = {loss, norm}});
     mcp_end_block(b, MCP_PROLOGUE);
     mcp_begin_block(b, false);
-    if (clips)
+    if (has_norm)
         mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,
                                       .stream = MCP_STREAM_DATA,
                                       .group = all,
@@ -277,9 +280,10 @@ void mcp_build_step(struct mcp_builder *b)
                                       .reads = {norm},
                                       .writes = {norm},
                                       .dims = {1}});
-    mcp_emit(b,
-             (struct mcp_call){.function = MCP_FN_STEP_SCALARS,
-                               .reads = {clips ? norm : loss, clips ? loss : (struct mcp_ref){0}},
-                               .writes = {scalars}});
+    mcp_emit(b, (struct mcp_call){
+                    .function = MCP_FN_STEP_SCALARS,
+                    .reads = {has_norm ? norm : loss, has_norm ? loss : (struct mcp_ref){0}},
+                    .writes = {scalars},
+                    .dims = {has_norm && !mcp_job_clips(b->question->job)}});
     mcp_end_block(b, MCP_EPILOGUE);
 }

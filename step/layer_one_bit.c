@@ -122,16 +122,17 @@ struct compression {
 static void compress(const struct exchange *x, const struct compression *c, struct mcp_ref out[2])
 {
     int64_t ranks = c->shared ? x->ranks : 1, elements = x->elements / ranks;
+    struct mcp_ref scalars = mcp_rank_buffer(MCP_RANK_SCALARS);
     out[0] = scratch(x, "signs", elements / 8, MCP_U8);
     out[1] = scratch(x, "scale", 4, MCP_F32);
     mcp_emit(x->b,
              (struct mcp_call){.function = MCP_FN_ADD_ERROR,
-                               .reads = {c->value, c->error},
+                               .reads = {c->value, c->error, scalars},
                                .writes = {c->error},
                                .dims = {elements, 1, x->first / ranks, c->first, x->count, ranks}});
     mcp_emit(x->b, (struct mcp_call){
                        .function = MCP_FN_COMPRESS_SIGNS,
-                       .reads = {c->error, state_of(x)},
+                       .reads = {c->error, state_of(x), scalars},
                        .writes = {out[0], out[1], c->error},
                        .dims = {elements, 1, x->first / ranks, x->variance, x->count, ranks}});
 }
@@ -155,10 +156,11 @@ static void exchange_momentum(const struct exchange *x)
     struct mcp_ref all = scratch(x, "all_signs", x->elements / 8, MCP_U8);
     send_signs(x, MCP_FN_ALL_GATHER, averaged[0], all);
     scales = send_scales(x, averaged[1]);
-    mcp_emit(x->b, (struct mcp_call){.function = MCP_FN_DECOMPRESS_SIGNS,
-                                     .reads = {all, scales, state},
-                                     .writes = {state},
-                                     .dims = {x->count, 1, x->moment}});
+    mcp_emit(x->b,
+             (struct mcp_call){.function = MCP_FN_DECOMPRESS_SIGNS,
+                               .reads = {all, scales, state, mcp_rank_buffer(MCP_RANK_SCALARS)},
+                               .writes = {state},
+                               .dims = {x->count, 1, x->moment}});
 }
 
 /* First what is alike on tensor ranks, then the rest. */
@@ -190,12 +192,12 @@ static void exchange_ranges(struct mcp_builder *b, const struct part *part)
 void mcp_one_bit_update(struct mcp_builder *b, const struct part *part)
 {
     struct mcp_ref state = mcp_layer_buffer(mcp_part_index(part, MCP_LAYER_OPTIMIZER));
+    struct mcp_ref scalars = mcp_rank_buffer(MCP_RANK_SCALARS);
     whole_op(b, MCP_FN_MOMENTUM, part,
-             (struct mcp_ref[3]){mcp_part_buffer(part, MCP_LAYER_GRADIENTS), state},
+             (struct mcp_ref[3]){mcp_part_buffer(part, MCP_LAYER_GRADIENTS), state, scalars},
              (struct mcp_ref[2]){state});
     if (ranks_of(b, part) > 1)
         exchange_ranges(b, part);
-    whole_op(b, MCP_FN_ADAM_FROZEN, part,
-             (struct mcp_ref[3]){state, mcp_rank_buffer(MCP_RANK_SCALARS)},
+    whole_op(b, MCP_FN_ADAM_FROZEN, part, (struct mcp_ref[3]){state, scalars},
              (struct mcp_ref[2]){mcp_part_buffer(part, MCP_LAYER_WEIGHTS), state});
 }

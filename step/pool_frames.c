@@ -248,9 +248,9 @@ static void each_entry(struct walk *w, void (*visit)(struct walk *))
 static void note_last(struct walk *w)
 {
     int role = w->entry->role;
-    bool backward = role == MCP_BACKWARD || role == MCP_BACKWARD_INPUT ||
-                    role == MCP_BACKWARD_WEIGHT; /* the last of them counts */
-    if (!backward || w->microbatch < 0)
+    bool pass = role == MCP_FORWARD || role == MCP_BACKWARD || role == MCP_BACKWARD_INPUT ||
+                role == MCP_BACKWARD_WEIGHT; /* the last of them counts */
+    if (!pass || w->microbatch < 0)
         return;
     size_t m = (size_t)w->pool->program->num_microbatches;
     w->last[(size_t)w->pool->row_of[w->entry->layer] * m + (size_t)w->microbatch] = w->number;

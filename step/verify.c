@@ -111,7 +111,7 @@ static const char *missing_pass(const struct mcp_layer_type *type, unsigned ran)
 {
     if (!(ran & MCP_RAN(MCP_FORWARD)))
         return "forward";
-    if (ran & MCP_RAN(MCP_BACKWARD))
+    if ((ran & MCP_RAN(MCP_BACKWARD)) || mcp_is_forward_only(type))
         return NULL;
     bool parts = (ran & (MCP_RAN(MCP_BACKWARD_INPUT) | MCP_RAN(MCP_BACKWARD_WEIGHT))) != 0;
     bool has_weight = type->blocks[MCP_BACKWARD_WEIGHT].num_ops > 0;

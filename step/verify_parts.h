@@ -134,10 +134,16 @@ struct mcp_verify {
 #define MCP_RAN(role) (1u << (role)) /* of forward .. backward_weight */
 #define MCP_RAN_RECOMPUTE (1u << 7)
 unsigned char *mcp_verify_ran(const struct mcp_verify *verify, int layer, int microbatch);
+/* Of an evaluation, which learns nothing. */
+static inline bool mcp_is_forward_only(const struct mcp_layer_type *type)
+{
+    return type->blocks[MCP_BACKWARD].num_ops == 0 && type->blocks[MCP_OPTIMIZER].num_ops == 0;
+}
 /* The pass after which nothing more is done in a layer for a microbatch. */
 static inline bool mcp_is_last_pass(const struct mcp_layer_type *type, int role)
 {
     return role == MCP_BACKWARD || role == MCP_BACKWARD_WEIGHT ||
+           (role == MCP_FORWARD && mcp_is_forward_only(type)) ||
            (role == MCP_BACKWARD_INPUT && type->blocks[MCP_BACKWARD_WEIGHT].num_ops == 0);
 }
 static inline bool mcp_is_compute_role(int role)

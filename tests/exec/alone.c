@@ -2,7 +2,7 @@
 #include "alone.h"
 
 #include "core/text.h"
-#include "exec/bf16.h"
+#include "exec/half.h"
 #include "step/weights.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #define TESTS_EXEC_KIT_H
 
 #include "core/arena.h"
-#include "exec/bf16.h"
+#include "exec/half.h"
 #include "exec/cpu_kernels.h"
 
 #include <criterion/criterion.h>
@@ -58,15 +58,17 @@ static inline int kit_buffer(struct kit *kit, enum mcp_dtype dtype, int64_t elem
 
 static inline double kit_get(const struct kit *kit, int buffer, int64_t i)
 {
-    if (kit->buffers[buffer].dtype == MCP_BF16)
-        return (double)mcp_from_bf16(((const uint16_t *)kit->memory[buffer])[i]);
+    const enum mcp_dtype dtype = (enum mcp_dtype)kit->buffers[buffer].dtype;
+    if (dtype != MCP_F32)
+        return (double)mcp_from_half(dtype, ((const uint16_t *)kit->memory[buffer])[i]);
     return (double)((const float *)kit->memory[buffer])[i];
 }
 
 static inline void kit_set(struct kit *kit, int buffer, int64_t i, double value)
 {
-    if (kit->buffers[buffer].dtype == MCP_BF16)
-        ((uint16_t *)kit->memory[buffer])[i] = mcp_to_bf16((float)value);
+    const enum mcp_dtype dtype = (enum mcp_dtype)kit->buffers[buffer].dtype;
+    if (dtype != MCP_F32)
+        ((uint16_t *)kit->memory[buffer])[i] = mcp_to_half(dtype, (float)value);
     else
         ((float *)kit->memory[buffer])[i] = (float)value;
 }

@@ -125,6 +125,8 @@ void begin(struct run *run, struct mcp_cpu_world *world, bool alone, double dela
     train.rate = (struct mcp_learning_rate){.peak = 3e-3, .warmup_steps = 3};
     train.seed = 7;
     train.clip_norm = run->clip_norm;
+    if (run->loss_scale > 0)
+        train.initial_loss_scale = run->loss_scale;
     train.frozen = run->frozen;
     train.freeze_step = run->freeze_step;
     train.interpret.order = true;

@@ -27,7 +27,7 @@ struct run {
     struct mcp_program program;
     const struct mcp_program *frozen; /* of steps from freeze_step on; NULL: none */
     int64_t freeze_step;
-    double clip_norm;
+    double clip_norm, loss_scale; /* loss_scale: the first one of fp16; 0: the usual */
     struct mcp_prediction prediction;
     struct mcp_backend *backend;
     struct mcp_backend_calls calls;

@@ -75,7 +75,8 @@ static void write_set(int64_t step, bool finish)
     const struct mcp_piece left = piece_of(0, ROWS, 0, 2), right = piece_of(0, ROWS, 2, 3);
     const struct mcp_checkpoint_part first[] = {part_of(&left, 0, 12), part_of(&right, 0, 7)};
     const struct mcp_checkpoint_part second[] = {part_of(&right, 7, 11)};
-    const struct mcp_checkpoint_state state = {step, 16 * step, 0xfedcba9876543210, 32768, 5};
+    const struct mcp_checkpoint_state state = {
+        step, 16 * step, 0xfedcba9876543210, step - 1, 1, 32768, 5};
     struct mcp_file_digest digests[2];
     struct mcp_error err = {0};
     cr_assert(eq(int, mcp_checkpoint_begin(arena, folder, step, &err), MCP_OK), "%s", err.text);
@@ -114,6 +115,8 @@ Test(checkpoint, state, .init = set_up, .fini = tear_down)
     cr_expect(eq(i64, state.step, 3));
     cr_expect(eq(i64, state.sequences_seen, 48));
     cr_expect(eq(u64, state.seed, 0xfedcba9876543210));
+    cr_expect(eq(i64, state.updates, 2));
+    cr_expect(eq(i64, state.variance_updates, 1));
     cr_expect(state.loss_scale == 32768);
     cr_expect(eq(i64, state.steps_since_skip, 5));
 }
@@ -313,7 +316,8 @@ Test(checkpoint, manifest_bits, .init = set_up, .fini = tear_down)
         if (mcp_checkpoint_open(arena, folder, 2, false, &checkpoint, &err) == MCP_OK) {
             const struct mcp_checkpoint_state state = mcp_checkpoint_state(checkpoint);
             cr_expect(state.step == 2 && state.sequences_seen == 32 && state.loss_scale == 32768 &&
-                          state.seed == 0xfedcba9876543210 && state.steps_since_skip == 5,
+                          state.seed == 0xfedcba9876543210 && state.steps_since_skip == 5 &&
+                          state.updates == 1 && state.variance_updates == 1,
                       "bit %zu", bit);
         }
         whole.data[bit / 8] ^= (char)(1 << bit % 8);

@@ -130,11 +130,36 @@ static void judge_bits(const char *line)
         }
     cr_expect(known, "%s", name);
 }
+/* fp16: gradients overflow at first, on all ranks in the same steps; then it learns. */
+static void judge_numbers(const char *line)
+{
+    static const struct {
+        const char *name;
+        double low, high;
+    } numbers[] = {{"fp16_skips", 3, 8}, /* of ten steps */
+                   {"fp16_skips_apart", 0, 0},
+                   {"fp16_losses_apart", 0, 2e-3},
+                   {"fp16_learnt", 0, 0.99},
+                   {"fp16_bytes_beyond", 0, 0}};
+    char name[32];
+    double value = NAN;
+    bool known = false;
+    cr_assert(sscanf(line, "numbers %31s %lf", name, &value) == 2);
+    for (size_t i = 0; i < MCP_COUNT_OF(numbers); i++)
+        if (mcp_same(name, numbers[i].name)) {
+            known = true;
+            cr_expect(value >= numbers[i].low && value <= numbers[i].high, "%s: %g", name, value);
+        }
+    cr_expect(known, "%s", name);
+}
+/* By world: five of each case in fp16. */
+static const int num_numbers[] = {[1] = 0, [2] = 15, [4] = 10, [8] = 0};
+
 /* By world: cases of 1-bit Adam, three of two ranks and three of four; five of 8 bits. */
 static const int num_bits[] = {[1] = 15, [2] = 22 + 5, [4] = 17 + 5, [8] = 0};
 
 struct lines { /* that the ranks wrote */
-    int cases, legal, edits, bits;
+    int cases, legal, edits, bits, numbers;
 };
 
 static void judge_line(const char *line, int world, struct lines *count)
@@ -145,6 +170,9 @@ static void judge_line(const char *line, int world, struct lines *count)
     } else if (mcp_starts_with(line, "bits")) {
         judge_bits(line);
         count->bits++;
+    } else if (mcp_starts_with(line, "numbers")) {
+        judge_numbers(line);
+        count->numbers++;
     } else if (sscanf(line, "legal %d", &count->legal) != 1) {
         judge_case(line, world);
         count->cases++;
@@ -179,6 +207,8 @@ static void check_counts(const struct lines *lines, int world)
               "not every edit has run");
     cr_expect(eq(int, lines->bits, is_whole ? num_bits[world] : 0),
               "not every case of bits has run");
+    cr_expect(eq(int, lines->numbers, is_whole ? num_numbers[world] : 0),
+              "not every case of numbers has run");
     cr_expect(lines->cases > 0, "no case has run");
     if (ranks_full())
         cr_log_warn("ranks %d: %d cases of the product\n", world, lines->cases);

@@ -1,5 +1,5 @@
 /* tests/exec/test_save.c: what one layout saves every other loads, bit by bit. */
-#include "exec/bf16.h"
+#include "exec/half.h"
 #include "exec/init.h"
 #include "exec/save.h"
 #include "tests/exec/layouts.h"
@@ -53,7 +53,7 @@ static void save_all(const struct layout *l)
     struct mcp_error err = {0};
     layout_build(&s, l, &program);
     const int world = mcp_plan_world(&program.plan);
-    const struct mcp_checkpoint_state state = {STEP, 320, SEED, 65536, 7};
+    const struct mcp_checkpoint_state state = {STEP, 320, SEED, STEP, STEP, 65536, 7};
     cr_assert(eq(int, mcp_checkpoint_begin(s.arena, folder, STEP, &err), MCP_OK), "%s", err.text);
     for (int r = 0; r < world; r++) {
         struct mcp_arena *arena = mcp_arena_new();
@@ -225,7 +225,7 @@ Test(save, run, .init = set_up, .fini = tear_down)
         eq(int, mcp_load_newest(s.arena, &saved, folder, &checkpoint, &passed_over, &err), MCP_OK));
     cr_expect(eq(ptr, (void *)checkpoint, NULL));
     for (int64_t step = 1; step <= 4; step++) {
-        const struct mcp_checkpoint_state state = {step, 8 * step, SEED, 1, 0};
+        const struct mcp_checkpoint_state state = {step, 8 * step, SEED, step, step, 1, 0};
         cr_assert(eq(int, mcp_save_run(&saved, folder, &state, &err), MCP_OK), "%s", err.text);
     }
     cr_assert(

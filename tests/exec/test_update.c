@@ -210,8 +210,11 @@ static void three_steps(struct kit *kit, const struct case_adam *c, const struct
         kit_write(kit, state);
         kit->rank.rank = member;
         kit->rank.at = mcp_mesh_coordinate(&kit->program.plan, member);
-        for (kit->rank.inputs.step = 0; kit->rank.inputs.step < 3; kit->rank.inputs.step++)
+        struct mcp_step_inputs *in = &kit->rank.inputs;
+        for (in->updates = in->variance_updates = 0; in->updates < 3; in->updates++) {
             kit_run(kit);
+            in->variance_updates++;
+        }
     }
     cr_assert(gradient >= 0);
 }
@@ -256,18 +259,19 @@ struct case_scalars {
     char name[32];
     double squares, clip, loss_scale;
     double factor, norm;
-    bool skipped;
+    bool skipped, keeps; /* keeps: the norm is found, not clipped by */
 };
 
 ParameterizedTestParameters(update, scalars)
 {
     static struct case_scalars cases[] = {
-        {"no clipping", 16, 0, 1, 1, 4, false},
-        {"below the limit", 16, 5, 1, 1, 4, false},
-        {"above it", 16, 2, 1, 0.5, 4, false},
-        {"a loss scale", 16 * 64, 2, 8, 0.0625, 4, false},
-        {"not finite", INFINITY, 2, 1, 0, INFINITY, true},
-        {"not a number", NAN, 2, 1, 0, NAN, true},
+        {"no clipping", 16, 0, 1, 1, 4, false, false},
+        {"below the limit", 16, 5, 1, 1, 4, false, false},
+        {"above it", 16, 2, 1, 0.5, 4, false, false},
+        {"a loss scale", 16 * 64, 2, 8, 0.0625, 4, false, false},
+        {"a norm to look at alone", 16 * 64, 2, 8, 0.125, 4, false, true},
+        {"not finite", INFINITY, 2, 1, 0, INFINITY, true, false},
+        {"not a number", NAN, 2, 1, 0, NAN, true, false},
     };
     return cr_make_param_array(struct case_scalars, cases, sizeof cases / sizeof *cases);
 }
@@ -283,7 +287,7 @@ ParameterizedTest(struct case_scalars *c, update, scalars)
     kit.rank.inputs.clip_norm = c->clip;
     kit.rank.inputs.loss_scale = c->loss_scale;
     kit.rank.inputs.tokens = 4;
-    KIT_OP(&kit, MCP_FN_STEP_SCALARS, 0);
+    KIT_OP(&kit, MCP_FN_STEP_SCALARS, c->keeps);
     kit_read(&kit, norm);
     kit_read(&kit, loss);
     kit_write(&kit, out);

@@ -158,16 +158,21 @@ struct case_norm {
     enum mcp_phase phase;
     enum mcp_clip clip;
     bool legal, norm;
+    bool fp16;
 };
 
 ParameterizedTestParameters(one_bit, norm)
 {
     static struct case_norm cases[] = {
-        {"Adam", MCP_OPTIMIZER_ADAM, MCP_PHASE_WARM, MCP_CLIP_BY_DEFAULT, true, true},
-        {"Adam without", MCP_OPTIMIZER_ADAM, MCP_PHASE_WARM, MCP_CLIP_OFF, true, false},
-        {"warm", MCP_OPTIMIZER_ONE_BIT_ADAM, MCP_PHASE_WARM, MCP_CLIP_ON, true, true},
-        {"frozen", MCP_OPTIMIZER_ONE_BIT_ADAM, MCP_PHASE_FROZEN, MCP_CLIP_BY_DEFAULT, true, false},
-        {"frozen with", MCP_OPTIMIZER_ONE_BIT_ADAM, MCP_PHASE_FROZEN, MCP_CLIP_ON, false, false},
+        {"Adam", MCP_OPTIMIZER_ADAM, MCP_PHASE_WARM, MCP_CLIP_BY_DEFAULT, true, true, false},
+        {"Adam without", MCP_OPTIMIZER_ADAM, MCP_PHASE_WARM, MCP_CLIP_OFF, true, false, false},
+        {"warm", MCP_OPTIMIZER_ONE_BIT_ADAM, MCP_PHASE_WARM, MCP_CLIP_ON, true, true, false},
+        {"Adam without, in fp16", MCP_OPTIMIZER_ADAM, MCP_PHASE_WARM, MCP_CLIP_OFF, true, true,
+         true},
+        {"frozen", MCP_OPTIMIZER_ONE_BIT_ADAM, MCP_PHASE_FROZEN, MCP_CLIP_BY_DEFAULT, true, true,
+         false},
+        {"frozen with", MCP_OPTIMIZER_ONE_BIT_ADAM, MCP_PHASE_FROZEN, MCP_CLIP_ON, false, true,
+         false},
     };
     return cr_make_param_array(struct case_norm, cases, sizeof cases / sizeof *cases);
 }
@@ -181,6 +186,7 @@ ParameterizedTest(struct case_norm *c, one_bit, norm)
     s.job.optimizer = c->optimizer;
     s.job.phase = c->phase;
     s.job.clip_global_norm = c->clip;
+    s.job.precision = c->fp16 ? MCP_PRECISION_FP16 : MCP_PRECISION_BF16;
     cr_expect(eq(int, mcp_legal(s.arena, &s.question, &s.plan, &refusals), c->legal), "%s",
               c->name);
     if (!c->legal)

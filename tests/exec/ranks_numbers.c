@@ -1,0 +1,104 @@
+/* tests/exec/ranks_numbers.c: fp16 whose gradients overflow, on ranks and on one. */
+#include "tests/exec/ranks_numbers.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FP16(model, t, p, d, e, sequence_parallel, zero, schedule)                                 \
+    {                                                                                              \
+        RANKS_##model, t, 1, p, d, e, sequence_parallel, MCP_CONTEXT_RING, zero, zero == 3,        \
+            schedule, 1, 1, MCP_RECOMPUTE_NONE                                                     \
+    }
+static const struct ranks_case halves[] = {
+    FP16(LLAMA, 2, 1, 1, 1, true, 0, MCP_1F1B), FP16(GPT2, 1, 2, 1, 1, false, 0, MCP_1F1B),
+    FP16(GPT2, 1, 1, 2, 1, false, 2, MCP_1F1B), FP16(LLAMA, 2, 2, 1, 1, true, 0, MCP_ZB_H1),
+    FP16(MOE, 1, 1, 4, 2, false, 3, MCP_1F1B),
+};
+enum { NUM_HALVES = sizeof halves / sizeof *halves };
+
+struct story {
+    double losses[RANKS_STEPS], skips[RANKS_STEPS], scales[RANKS_STEPS];
+    double beyond; /* bytes that live at once, and were not planned */
+};
+
+static void tell(FILE *out, const char *name, double value)
+{
+    if (out != NULL)
+        fprintf(out, "numbers %s %.9g\n", name, value);
+}
+
+static double beyond(struct run *run)
+{
+    const struct mcp_rank *rank = mcp_trainer_rank(run->trainer);
+    struct mcp_pricer *pricer = mcp_pricer_new(run->arena, &run->question);
+    mcp_estimate(pricer, &run->plan, &run->prediction);
+    int64_t had = mcp_pool_peak_bytes(mcp_interpreter_pool(mcp_trainer_interpreter(run->trainer)));
+    return fabs(
+        (double)(had - mcp_memory_allocated(&run->prediction.stages[rank->at.pipeline].memory)));
+}
+
+static void train_half(struct mcp_cpu_world *world, const struct ranks_case *c, bool alone,
+                       struct story *story)
+{
+    struct mcp_error refused = {"a case of fp16 is not legal"};
+    struct mcp_step_report report;
+    struct run run;
+    if (!plan_case(&run, c))
+        stop(&refused, "numbers");
+    run.job.precision = MCP_PRECISION_FP16;
+    run.loss_scale = 0x1p24; /* too much by far */
+    build_program(&run);
+    begin(&run, world, alone, 0);
+    for (int step = 0; step < RANKS_STEPS; step++) {
+        train_step(&run, step, &report);
+        story->losses[step] = report.loss;
+        story->skips[step] = report.skipped;
+        story->scales[step] = report.loss_scale;
+    }
+    story->beyond = beyond(&run);
+    end(&run);
+}
+
+static double count(const double skips[RANKS_STEPS])
+{
+    double sum = 0;
+    for (int i = 0; i < RANKS_STEPS; i++)
+        sum += skips[i];
+    return sum;
+}
+
+/* Steps that one rank of the world skips and another does not, or one rank alone does not. */
+static double skips_apart(struct mcp_cpu_world *world, const struct story *many,
+                          const struct story *one)
+{
+    double apart = memcmp(many->scales, one->scales, sizeof one->scales) != 0;
+    for (int i = 0; i < RANKS_STEPS; i++) {
+        double least = many->skips[i], most = many->skips[i];
+        CHECK(mcp_cpu_world_agree(world, &least, 1, '<', &err));
+        CHECK(mcp_cpu_world_agree(world, &most, 1, '>', &err));
+        apart += !(least == one->skips[i] && most == one->skips[i]);
+    }
+    return apart;
+}
+
+static void compare_half(struct mcp_cpu_world *world, const struct ranks_case *c, FILE *out)
+{
+    const struct ranks_case alone = {
+        c->model,         1, 1,     1,        1, 1, false,
+        MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 1, MCP_RECOMPUTE_NONE};
+    struct story one, many;
+    train_half(world, &alone, true, &one);
+    train_half(world, c, false, &many);
+    tell(out, "fp16_skips", count(many.skips));
+    tell(out, "fp16_skips_apart", skips_apart(world, &many, &one));
+    tell(out, "fp16_losses_apart", worst_of(many.losses, one.losses));
+    tell(out, "fp16_learnt", many.losses[RANKS_STEPS - 1] / many.losses[0]);
+    tell(out, "fp16_bytes_beyond", many.beyond);
+}
+
+void run_numbers(struct mcp_cpu_world *world, FILE *out)
+{
+    for (int i = 0; i < NUM_HALVES; i++)
+        if (ranks_world(&halves[i]) == mcp_cpu_world_size(world))
+            compare_half(world, &halves[i], out);
+}
