@@ -84,6 +84,22 @@ $(BUILD)/tests/unit: $(call obj,$(TEST_SRC) $(KERNELS)) $(BUILD)/libmcpplan.a $(
 $(BUILD)/tests/ranks: $(call obj,$(RANKS_SRC) $(CPU_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(MPI_LIBS) $(LDLIBS)
+# Kernels of GPUs, played by the host: tests/cuda/shim. ThreadSanitizer must not watch the shim.
+KERNELS_CU   := $(wildcard exec/cuda_kernels*.cu)
+KERNELS_TEST := $(wildcard tests/cuda/kernels_*.cc tests/cuda/kit.cc)
+CUDA_TEXT    := $(KERNELS_CU) $(KERNELS_TEST) $(wildcard exec/*.cuh tests/cuda/*.h tests/cuda/shim/*)
+SHIM_CXXFLAGS := -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(if $(filter 1,$(WERROR)),-Werror) \
+                 -Itests/cuda -Itests/cuda/shim $(filter-out -Wno-format-truncation,$(CFLAGS_$(CONFIG)))
+$(BUILD)/tests/cuda/kernels: $(call obj,$(KERNELS_CU) $(KERNELS_TEST) tests/cuda/shim/shim.cc) $(BUILD)/files
+	@echo "  LINK  $@"
+	$(Q)$(CXX) $(CFLAGS_$(CONFIG)) $(LDFLAGS) -o $@ $(filter %.o,$^)
+$(BUILD)/%.cu.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D); echo "  CXX   $<"
+	$(Q)$(CXX) $(CPPFLAGS) $(SHIM_CXXFLAGS) -MMD -MP -x c++ -c -o $@ $<
+$(BUILD)/%.cc.o: %.cc $(BUILD)/flags
+	@mkdir -p $(@D); echo "  CXX   $<"
+	$(Q)$(CXX) $(CPPFLAGS) $(SHIM_CXXFLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/tests/cuda/shim/shim.cc.o: override SHIM_CXXFLAGS := $(if $(filter tsan,$(CONFIG)),$(subst -fsanitize=thread,-DMCP_SHIM_TSAN,$(SHIM_CXXFLAGS)),$(SHIM_CXXFLAGS))
 # What the tests open in the place of NVIDIA's library.
 $(BUILD)/tests/fake_nvml.so: tests/topologies/fake/nvml.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -100,7 +116,7 @@ $(BUILD)/presets.c: $(PRESETS) tools/presets.sh $(BUILD)/files
 	$(Q)tools/presets.sh $(PRESETS) > $@
 $(BUILD)/presets.o: $(BUILD)/presets.c core/preset.h $(BUILD)/flags
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
--include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))
+-include $(patsubst %.o,%.d,$(call obj,$(ALL_C) $(KERNELS_CU) $(KERNELS_TEST)))
 .SECONDARY: $(call obj,$(BENCH_SRC) $(FUZZ_SRC))
 
 # Two stamps for what make cannot see: other flags recompile, a file come or gone relinks.
@@ -108,7 +124,7 @@ define stamp
 $(shell mkdir -p $(BUILD); echo '$(2)' | cmp -s - $(BUILD)/$(1) || echo '$(2)' > $(BUILD)/$(1))
 endef
 $(call stamp,flags,$(CC) $(CPPFLAGS) $(CFLAGS))
-$(call stamp,files,$(LDFLAGS) $(LDLIBS) $(ALL_C) $(PRESETS))
+$(call stamp,files,$(LDFLAGS) $(LDLIBS) $(ALL_C) $(KERNELS_CU) $(KERNELS_TEST) $(PRESETS))
 $(BUILD)/planner/search.c.o: override CFLAGS += -fopenmp
 $(BUILD)/exec/cpu_%.c.o: override CFLAGS += -fopenmp
 # Loops of the kernels are made vectors for the machine that builds them. NaN and infinity
@@ -124,15 +140,18 @@ deps:                                ## install the Debian packages that are mis
 	$(Q)tools/deps.sh
 check: deps                          ## set up, build and run every test
 	$(Q)$(MAKE) --no-print-directory tests
-tests: all rules headers $(BUILD)/tests/unit    ## the same without set-up
+tests: all rules headers $(BUILD)/tests/unit $(BUILD)/tests/cuda/kernels    ## the same without set-up
+	$(Q)$(BUILD)/tests/cuda/kernels
 	$(Q)MCPPLAN=$(abspath $(BUILD)/mcpplan) $(BUILD)/tests/unit $(TESTFLAGS)
 
 # A leak alone does not fail a Criterion test, so look for sanitizer logs too.
-asan:                                ## tests under AddressSanitizer and UBSan
+asan:                                ## tests under AddressSanitizer and UBSan; kernels under TSan too
 	$(Q)rm -f build/asan/log.*; mkdir -p build/asan
 	$(Q)MCP_RANKS_EVERY=8 ASAN_OPTIONS=log_path=$(CURDIR)/build/asan/log UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/build/asan/log \
 	  $(MAKE) --no-print-directory CONFIG=asan BUILD=build/asan tests || { cat build/asan/log.* 2>/dev/null; exit 1; }
 	$(Q)! cat build/asan/log.* 2>/dev/null
+	$(Q)$(MAKE) --no-print-directory CONFIG=tsan BUILD=build/tsan build/tsan/tests/cuda/kernels
+	$(Q)build/tsan/tests/cuda/kernels
 # Criterion does not start under TSan, so run the program; clang's OpenMP is understood.
 tsan:                                ## a parallel search under ThreadSanitizer
 	$(Q)tools/deps.sh $(CLANG_DEPS)
@@ -165,10 +184,10 @@ demo: deps                           ## measure, plan, play, train and compare o
 	$(Q)tools/demo.sh $(BUILD)/mcpplan $(BUILD)/demo
 
 format:                              ## lay the code out
-	$(Q)clang-format -i $(ALL_C) $(HEADERS)
+	$(Q)clang-format -i $(ALL_C) $(HEADERS) $(CUDA_TEXT)
 # One file a run: clang-tidy 14 has a false valist warning when files share one.
 tidy:                                ## clang-format and clang-tidy, changing nothing
-	$(Q)clang-format --dry-run -Werror $(ALL_C) $(HEADERS)
+	$(Q)clang-format --dry-run -Werror $(ALL_C) $(HEADERS) $(CUDA_TEXT)
 	$(Q)for f in $(LIB_SRC) $(CLI_SRC) $(CPU_SRC) $(MAIN_SRC); do clang-tidy --quiet $$f -- $(CPPFLAGS) \
 	  $(MPI_INCLUDES) -std=c11 || exit 1; done
 rules:                               ## who may include whom, banned calls, long files

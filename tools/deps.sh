@@ -2,7 +2,7 @@
 # tools/deps.sh [PACKAGE...]: installs what building and testing needs and this machine lacks.
 set -eu
 
-packages="gcc libc6-dev make pkg-config libjansson-dev libhwloc-dev libexpat1-dev libglpk-dev
+packages="gcc g++ libc6-dev make pkg-config libjansson-dev libhwloc-dev libexpat1-dev libglpk-dev
 libcriterion-dev libopenblas-dev libopenmpi-dev openmpi-bin $*"
 
 fail() {

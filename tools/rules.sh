@@ -14,7 +14,8 @@ offence() {
 }
 
 sources() {
-    find "$@" -name '*.[ch]' 2> /dev/null | LC_ALL=C sort
+    find "$@" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' 2> /dev/null |
+        LC_ALL=C sort
 }
 
 # layer FOLDER MAY_INCLUDE: a|b|c

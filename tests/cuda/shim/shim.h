@@ -247,6 +247,26 @@ inline __nv_bfloat16 __float2bfloat16_rn(float value)
         return {static_cast<uint16_t>(0x7fff)};
     return {static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
+inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x)
+{
+    return x.bits;
+}
+inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits)
+{
+    return {bits};
+}
+inline unsigned short __half_as_ushort(__half x)
+{
+    unsigned short bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+inline __half __ushort_as_half(unsigned short bits)
+{
+    __half x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 inline float __half2float(__half x)
 {
     return static_cast<float>(x.value);

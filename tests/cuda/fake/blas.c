@@ -1,0 +1,376 @@
+/* tests/cuda/fake/blas.c: products of cuBLASLt by plain loops, queued on the engine.
+ *
+ * As the library has it: column-major; descriptors are read at the call; an algorithm is for
+ * the types, transpositions, shapes and alignments that it was asked for; the workspace is the
+ * library's while it runs (it is overwritten here). */
+#include "cublasLt.h"
+#include "exec/half.h"
+#include "tests/cuda/fake/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct cublasLtContext {
+    int device;
+};
+
+struct layout {
+    cudaDataType_t type;
+    size_t rows, columns, stride;
+};
+
+struct description {
+    bool a_transposed, b_transposed;
+    int32_t a_operation, b_operation;
+};
+
+struct preference {
+    size_t workspace_bytes;
+    uint32_t alignments[4];
+};
+
+/* What lies in an algorithm. */
+struct algorithm {
+    uint32_t shape; /* of all layouts and the description */
+    uint32_t alignments[4];
+};
+
+size_t cublasLtGetVersion(void)
+{
+    return 130000;
+}
+
+const char *cublasLtGetStatusName(cublasStatus_t status)
+{
+    switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+        return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_INVALID_VALUE:
+        return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+        return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default:
+        return "CUBLAS_STATUS_INTERNAL_ERROR";
+    }
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status)
+{
+    return cublasLtGetStatusName(status);
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
+{
+    fake_lock();
+    struct cublasLtContext *context = calloc(1, sizeof *context);
+    context->device = fake_self()->device;
+    fake_count_object(1);
+    *out = context;
+    fake_unlock();
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t end_object(void *object)
+{
+    fake_lock();
+    free(object);
+    fake_count_object(-1);
+    fake_unlock();
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static void *new_object(size_t bytes)
+{
+    fake_lock();
+    void *object = calloc(1, bytes);
+    fake_count_object(1);
+    fake_unlock();
+    return object;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    return end_object(handle);
+}
+
+/* --- descriptors: ours lie where the library's would --- */
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                        cudaDataType_t scale)
+{
+    if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    *out = new_object(sizeof(struct description));
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description)
+{
+    return end_object(description);
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t bytes)
+{
+    struct description *d = (struct description *)(void *)description;
+    int32_t operation;
+    if (bytes != sizeof operation)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(&operation, value, sizeof operation);
+    if (attribute == CUBLASLT_MATMUL_DESC_TRANSA)
+        d->a_operation = operation;
+    else if (attribute == CUBLASLT_MATMUL_DESC_TRANSB)
+        d->b_operation = operation;
+    else
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    d->a_transposed = d->a_operation != CUBLAS_OP_N;
+    d->b_transposed = d->b_operation != CUBLAS_OP_N;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t stride)
+{
+    if (stride < (int64_t)rows || (type != CUDA_R_32F && type != CUDA_R_16BF && type != CUDA_R_16F))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    struct layout *layout = new_object(sizeof *layout);
+    *layout = (struct layout){type, (size_t)rows, (size_t)columns, (size_t)stride};
+    *out = (void *)layout;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    return end_object(layout);
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void *value, size_t bytes)
+{
+    (void)layout, (void)attribute, (void)value, (void)bytes;
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
+{
+    struct preference *p = new_object(sizeof *p);
+    for (int i = 0; i < 4; i++)
+        p->alignments[i] = 256;
+    *out = (void *)p;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+{
+    return end_object(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t bytes)
+{
+    struct preference *p = (struct preference *)(void *)preference;
+    int which = (int)attribute - (int)CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && bytes == sizeof(uint64_t)) {
+        uint64_t wide;
+        memcpy(&wide, value, sizeof wide);
+        p->workspace_bytes = (size_t)wide;
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    if (which < 0 || which >= 4 || bytes != sizeof(uint32_t))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    memcpy(&p->alignments[which], value, sizeof(uint32_t));
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* --- products --- */
+
+struct product {
+    struct layout a, b, d;
+    struct description how;
+    const char *from_a, *from_b;
+    char *to;
+    float alpha, beta;
+    char *workspace;
+    size_t workspace_bytes;
+};
+
+static uint32_t mix(uint32_t hash, size_t value)
+{
+    return (hash ^ (uint32_t)value ^ (uint32_t)(value >> 32)) * 16777619u;
+}
+
+static uint32_t shape_of(const struct product *p)
+{
+    const struct layout *layouts[] = {&p->a, &p->b, &p->d};
+    uint32_t hash = p->how.a_transposed + 2u * p->how.b_transposed;
+    for (int i = 0; i < 3; i++) {
+        hash = mix(mix(hash, (size_t)layouts[i]->type), layouts[i]->rows);
+        hash = mix(mix(hash, layouts[i]->columns), layouts[i]->stride);
+    }
+    return hash;
+}
+
+static bool fits(const struct product *p)
+{
+    const struct layout *a = &p->a, *b = &p->b;
+    size_t m = p->how.a_transposed ? a->columns : a->rows;
+    size_t k = p->how.a_transposed ? a->rows : a->columns;
+    size_t k_of_b = p->how.b_transposed ? b->columns : b->rows;
+    size_t n = p->how.b_transposed ? b->rows : b->columns;
+    return m > 0 && n > 0 && k > 0 && k == k_of_b && p->d.rows == m && p->d.columns == n &&
+           a->type == b->type && (p->d.type == a->type || p->d.type == CUDA_R_32F);
+}
+
+static struct product product_of(cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a,
+                                 cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t d)
+{
+    return (struct product){.a = *(const struct layout *)(void *)a,
+                            .b = *(const struct layout *)(void *)b,
+                            .d = *(const struct layout *)(void *)d,
+                            .how = *(const struct description *)(void *)how};
+}
+
+static bool is_same_layout(cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b)
+{
+    return memcmp(a, b, sizeof(struct layout)) == 0;
+}
+
+cublasStatus_t
+cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
+                               cublasLtMatrixLayout_t a_layout, cublasLtMatrixLayout_t b_layout,
+                               cublasLtMatrixLayout_t c_layout, cublasLtMatrixLayout_t d_layout,
+                               cublasLtMatmulPreference_t preference, int requested,
+                               cublasLtMatmulHeuristicResult_t results[], int *found)
+{
+    (void)handle;
+    const struct product p = product_of(description, a_layout, b_layout, d_layout);
+    const struct preference *wish = (const struct preference *)(void *)preference;
+    *found = 0;
+    if (requested < 1 || !fits(&p) || !is_same_layout(c_layout, d_layout))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    struct algorithm algorithm = {.shape = shape_of(&p)};
+    memcpy(algorithm.alignments, wish->alignments, sizeof algorithm.alignments);
+    memset(&results[0], 0, sizeof results[0]);
+    memcpy(&results[0].algo, &algorithm, sizeof algorithm);
+    results[0].workspaceSize = wish->workspace_bytes;
+    *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static float half_to_float(cudaDataType_t type, uint16_t bits)
+{
+    return type == CUDA_R_16BF ? mcp_from_bf16(bits) : mcp_from_f16(bits);
+}
+
+/* To [rows][columns], by rows. */
+static float *unpack(const struct layout *layout, const char *data, bool transposed)
+{
+    float *out = malloc(layout->rows * layout->columns * sizeof *out);
+    for (size_t j = 0; j < layout->columns; j++)
+        for (size_t i = 0; i < layout->rows; i++) {
+            size_t from = j * layout->stride + i;
+            size_t to = transposed ? j * layout->rows + i : i * layout->columns + j;
+            out[to] =
+                layout->type == CUDA_R_32F
+                    ? ((const float *)(const void *)data)[from]
+                    : half_to_float(layout->type, ((const uint16_t *)(const void *)data)[from]);
+        }
+    return out;
+}
+
+static void store(const struct product *p, size_t at, float value)
+{
+    if (p->d.type == CUDA_R_32F)
+        ((float *)(void *)p->to)[at] = value;
+    else
+        ((uint16_t *)(void *)p->to)[at] =
+            p->d.type == CUDA_R_16BF ? mcp_to_bf16(value) : mcp_to_f16(value);
+}
+
+static float load(const struct product *p, size_t at)
+{
+    return p->d.type == CUDA_R_32F
+               ? ((const float *)(const void *)p->to)[at]
+               : half_to_float(p->d.type, ((const uint16_t *)(const void *)p->to)[at]);
+}
+
+static void run_product(struct fake_op *op)
+{
+    const struct product *p = op->closure;
+    size_t m = p->d.rows, n = p->d.columns;
+    size_t k = p->how.a_transposed ? p->a.rows : p->a.columns;
+    float *a = unpack(&p->a, p->from_a, p->how.a_transposed); /* [m][k] */
+    float *b = unpack(&p->b, p->from_b, p->how.b_transposed); /* [k][n] */
+    float *row = malloc(n * sizeof *row);
+    for (size_t i = 0; i < m; i++) {
+        memset(row, 0, n * sizeof *row);
+        for (size_t l = 0; l < k; l++)
+            for (size_t j = 0; j < n; j++)
+                row[j] += a[i * k + l] * b[l * n + j];
+        for (size_t j = 0; j < n; j++) {
+            size_t at = j * p->d.stride + i;
+            float old = p->beta != 0 ? p->beta * load(p, at) : 0;
+            store(p, at, p->alpha * row[j] + old);
+        }
+    }
+    memset(p->workspace, 0xff, p->workspace_bytes);
+    free(a);
+    free(b);
+    free(row);
+}
+
+static void drop_product(struct fake_op *op)
+{
+    free(op->closure);
+}
+
+static const struct fake_op_calls product_calls = {.run = run_product, .drop = drop_product};
+
+static void check_algorithm(const struct product *p, const cublasLtMatmulAlgo_t *algo)
+{
+    struct algorithm algorithm;
+    const void *operands[4] = {p->from_a, p->from_b, p->to, p->to};
+    memcpy(&algorithm, algo, sizeof algorithm);
+    if (algorithm.shape != shape_of(p))
+        fake_stop("a product of %zu x %zu is run by another shape's algorithm", p->d.rows,
+                  p->d.columns);
+    for (int i = 0; i < 4; i++)
+        if (algorithm.alignments[i] == 0 || (uintptr_t)operands[i] % algorithm.alignments[i] != 0)
+            fake_stop("operand %d of a product of %zu x %zu is not aligned to %u bytes", i,
+                      p->d.rows, p->d.columns, algorithm.alignments[i]);
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
+                              const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
+                              const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t *algorithm, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream)
+{
+    struct product p = product_of(description, a_layout, b_layout, d_layout);
+    enum { OVERWRITTEN = 4096 };
+    if (!fits(&p) || c != d || !is_same_layout(c_layout, d_layout))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    p.from_a = a;
+    p.from_b = b;
+    p.to = d;
+    memcpy(&p.alpha, alpha, sizeof p.alpha);
+    memcpy(&p.beta, beta, sizeof p.beta);
+    p.workspace = workspace;
+    p.workspace_bytes = workspace_bytes < OVERWRITTEN ? workspace_bytes : OVERWRITTEN;
+    fake_lock();
+    if (handle->device != fake_self()->device)
+        fake_stop("a handle of device %d is used on device %d", handle->device,
+                  fake_self()->device);
+    if (algorithm != NULL)
+        check_algorithm(&p, algorithm);
+    struct product *queued = malloc(sizeof *queued);
+    *queued = p;
+    fake_push(fake_stream(stream), &product_calls, FAKE_KERNEL, "product", queued);
+    fake_unlock();
+    return CUBLAS_STATUS_SUCCESS;
+}
