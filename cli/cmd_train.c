@@ -257,7 +257,7 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
          "from --freeze-step on this one"},
         {"no-verify", MCP_OPT_FLAG, &args.run.no_verify, "run a program file without judging it"},
         {"timeout-s", MCP_OPT_DOUBLE, &args.run.timeout_s,
-         "until a transfer that does not move has failed"},
+         "until what waits for another rank has failed; 0: it waits for ever"},
         {"max-restarts", MCP_OPT_COUNT, &args.max_restarts,
          "from the newest checkpoint, when ranks are lost"},
         {"What it leaves", MCP_OPT_HEADING, NULL, NULL},

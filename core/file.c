@@ -12,7 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WRITER_BUFFER_BYTES = 1 << 20, TEMPORARY_NAMES = 100 };
+/* Of a large file what is written goes to the disk now and then, so that no single sync takes
+ * long. */
+enum { WRITER_BUFFER_BYTES = 1 << 20, SYNC_BYTES = 64 << 20, TEMPORARY_NAMES = 100 };
 
 static enum mcp_status fail_errno(const char *path, struct mcp_error *err)
 {
@@ -78,6 +80,7 @@ struct mcp_file_writer {
     int file;              /* -1 once closed */
     unsigned char *buffer;
     size_t used;
+    size_t unsynced;
     struct mcp_file_digest digest;
 };
 
@@ -131,9 +134,13 @@ static enum mcp_status write_all(struct mcp_file_writer *writer, const unsigned 
         if (done > 0) {
             data += done;
             length -= (size_t)done;
+            writer->unsynced += (size_t)done;
         }
     }
-    return MCP_OK;
+    if (writer->unsynced < SYNC_BYTES)
+        return MCP_OK;
+    writer->unsynced = 0;
+    return fdatasync(writer->file) == 0 ? MCP_OK : fail_errno(writer->path, err);
 }
 
 static enum mcp_status flush_buffer(struct mcp_file_writer *writer, struct mcp_error *err)

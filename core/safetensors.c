@@ -12,7 +12,7 @@
 #error "files hold little-endian numbers, and nothing here swaps them"
 #endif
 
-enum { PREFIX_BYTES = 8, MAX_HEADER_BYTES = 100000000 };
+enum { PREFIX_BYTES = 8, MAX_HEADER_BYTES = 100000000, PIECE_BYTES = 1 << 20 };
 
 struct format {
     char name[16];
@@ -315,8 +315,26 @@ static enum mcp_status make_header(struct mcp_arena *arena, const struct mcp_saf
     return MCP_OK;
 }
 
-enum mcp_status mcp_safetensors_write(struct mcp_arena *arena, const struct mcp_safetensors *file,
-                                      struct mcp_file_digest *digest, struct mcp_error *err)
+static enum mcp_status add_tensor(struct mcp_arena *arena, const struct mcp_safetensors *file,
+                                  int index, const struct mcp_tensor_source *source,
+                                  struct mcp_file_writer *writer, struct mcp_error *err)
+{
+    const struct mcp_mark mark = mcp_arena_mark(arena);
+    int64_t bytes;
+    MCP_TRY(tensor_bytes(file, &file->tensors[index], &bytes, err));
+    char *piece = MCP_ARRAY(arena, bytes < PIECE_BYTES ? bytes : PIECE_BYTES, char);
+    for (int64_t at = 0; at < bytes; at += PIECE_BYTES) {
+        const int64_t length = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        MCP_TRY(source->fetch(source->context, index, at, length, piece, err));
+        MCP_TRY(mcp_file_writer_add(writer, piece, (size_t)length, err));
+    }
+    mcp_arena_rewind(arena, mark);
+    return MCP_OK;
+}
+
+enum mcp_status mcp_safetensors_stream(struct mcp_arena *arena, const struct mcp_safetensors *file,
+                                       const struct mcp_tensor_source *source,
+                                       struct mcp_file_digest *digest, struct mcp_error *err)
 {
     struct mcp_file_writer *writer;
     struct mcp_text header;
@@ -326,10 +344,23 @@ enum mcp_status mcp_safetensors_write(struct mcp_arena *arena, const struct mcp_
     MCP_TRY(mcp_file_writer_open(arena, file->path, &writer, err));
     MCP_TRY(mcp_file_writer_add(writer, &header_bytes, sizeof header_bytes, err));
     MCP_TRY(mcp_file_writer_add(writer, header.data, header.length, err));
-    for (int i = 0; i < file->num_tensors; i++) {
-        int64_t bytes;
-        MCP_TRY(tensor_bytes(file, &file->tensors[i], &bytes, err));
-        MCP_TRY(mcp_file_writer_add(writer, file->tensors[i].data, (size_t)bytes, err));
-    }
+    for (int i = 0; i < file->num_tensors; i++)
+        MCP_TRY(add_tensor(arena, file, i, source, writer, err));
     return mcp_file_writer_finish(writer, digest, err);
+}
+
+static enum mcp_status fetch_from_memory(void *context, int index, int64_t first, int64_t bytes,
+                                         void *out, struct mcp_error *err)
+{
+    const struct mcp_tensor *tensors = context;
+    (void)err;
+    memcpy(out, (const char *)tensors[index].data + first, (size_t)bytes);
+    return MCP_OK;
+}
+
+enum mcp_status mcp_safetensors_write(struct mcp_arena *arena, const struct mcp_safetensors *file,
+                                      struct mcp_file_digest *digest, struct mcp_error *err)
+{
+    const struct mcp_tensor_source memory = {fetch_from_memory, file->tensors};
+    return mcp_safetensors_stream(arena, file, &memory, digest, err);
 }

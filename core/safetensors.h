@@ -54,4 +54,17 @@ const char *mcp_safetensors_note(const struct mcp_safetensors *file, const char 
 enum mcp_status mcp_safetensors_write(struct mcp_arena *arena, const struct mcp_safetensors *file,
                                       struct mcp_file_digest *digest, struct mcp_error *err);
 
+/* Data that is not in memory as a file has it: asked for in pieces of a megabyte or less, in
+ * the order of the file. */
+struct mcp_tensor_source {
+    /* out[bytes]: of tensor `index` what follows its first `first` bytes. */
+    enum mcp_status (*fetch)(void *context, int index, int64_t first, int64_t bytes, void *out,
+                             struct mcp_error *err);
+    void *context;
+};
+/* The same, of tensors whose data comes from the source: `data` is not read. */
+enum mcp_status mcp_safetensors_stream(struct mcp_arena *arena, const struct mcp_safetensors *file,
+                                       const struct mcp_tensor_source *source,
+                                       struct mcp_file_digest *digest, struct mcp_error *err);
+
 #endif

@@ -3,7 +3,6 @@
 
 #include "core/crc32c.h"
 #include "core/json.h"
-#include "core/safetensors.h"
 #include "exec/checkpoint_parts.h"
 
 #include <dirent.h>
@@ -198,16 +197,17 @@ static void describe(struct mcp_arena *arena, const struct mcp_checkpoint_part *
 
 enum mcp_status mcp_checkpoint_write(struct mcp_arena *arena,
                                      const struct mcp_checkpoint_file *file,
-                                     const struct mcp_checkpoint_part *parts, int num_parts,
+                                     const struct mcp_checkpoint_parts *parts,
                                      struct mcp_file_digest *digest, struct mcp_error *err)
 {
     struct mcp_safetensors out = {
-        .path = shard_path(arena, file), .num_tensors = num_parts, .num_notes = num_parts};
-    out.tensors = MCP_ARRAY(arena, num_parts + 1, struct mcp_tensor);
-    out.notes = MCP_ARRAY(arena, num_parts + 1, struct mcp_tensor_note);
-    for (int i = 0; i < num_parts; i++)
-        describe(arena, &parts[i], i, &out.tensors[i], &out.notes[i]);
-    return mcp_safetensors_write(arena, &out, digest, err);
+        .path = shard_path(arena, file), .num_tensors = parts->count, .num_notes = parts->count};
+    out.tensors = MCP_ARRAY(arena, parts->count + 1, struct mcp_tensor);
+    out.notes = MCP_ARRAY(arena, parts->count + 1, struct mcp_tensor_note);
+    for (int i = 0; i < parts->count; i++)
+        describe(arena, &parts->items[i], i, &out.tensors[i], &out.notes[i]);
+    return parts->source == NULL ? mcp_safetensors_write(arena, &out, digest, err)
+                                 : mcp_safetensors_stream(arena, &out, parts->source, digest, err);
 }
 
 enum mcp_status mcp_checkpoint_commit(struct mcp_arena *arena, const char *folder,

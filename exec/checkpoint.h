@@ -12,8 +12,10 @@
 #define MCP_EXEC_CHECKPOINT_H
 
 #include "core/file.h"
+#include "core/safetensors.h"
 #include "core/text.h"
 #include "exec/names.h"
+#include "exec/votes.h"
 
 enum mcp_value_kind {
     MCP_VALUE_WEIGHTS,
@@ -41,7 +43,13 @@ struct mcp_value_range {
 };
 struct mcp_checkpoint_part {
     struct mcp_value_range range;
-    const float *data; /* [range.count] */
+    const void *data; /* [range.count] of fp32, for the source to find it by */
+};
+/* What a rank's file is made of. */
+struct mcp_checkpoint_parts {
+    struct mcp_checkpoint_part *items;
+    int count;
+    const struct mcp_tensor_source *source; /* of each item's data; NULL: in host memory */
 };
 
 /* One rank's file of a checkpoint. */
@@ -58,7 +66,7 @@ enum mcp_status mcp_checkpoint_begin(struct mcp_arena *arena, const char *folder
 /* 2: every rank. */
 enum mcp_status mcp_checkpoint_write(struct mcp_arena *arena,
                                      const struct mcp_checkpoint_file *file,
-                                     const struct mcp_checkpoint_part *parts, int num_parts,
+                                     const struct mcp_checkpoint_parts *parts,
                                      struct mcp_file_digest *digest, struct mcp_error *err);
 /* 3: rank 0 alone, with the digests of all `world` files, once all ranks have theirs. */
 enum mcp_status mcp_checkpoint_commit(struct mcp_arena *arena, const char *folder,
@@ -79,9 +87,10 @@ enum mcp_status mcp_checkpoint_open(struct mcp_arena *arena, const char *folder,
 int64_t mcp_checkpoint_finished(struct mcp_arena *arena, const char *folder);
 /* The newest that is whole by its checksums. `passed_over` gets a line for each newer one
  * that is not, and why. *out is NULL when none was ever finished, or there is no folder;
- * MCP_FORMAT when those that were are all damaged. */
+ * MCP_FORMAT when those that were are all damaged. `votes`, or NULL: of the rank that reads
+ * them alone. */
 enum mcp_status mcp_checkpoint_newest(struct mcp_arena *arena, const char *folder,
-                                      const struct mcp_checkpoint **out,
+                                      struct mcp_votes *votes, const struct mcp_checkpoint **out,
                                       struct mcp_text *passed_over, struct mcp_error *err);
 struct mcp_checkpoint_state mcp_checkpoint_state(const struct mcp_checkpoint *checkpoint);
 

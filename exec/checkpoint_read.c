@@ -1,12 +1,14 @@
 /* exec/checkpoint_read.c: opens checkpoints, and finds pieces of tensors in them. */
+#include "core/crc32c.h"
 #include "core/json.h"
-#include "core/safetensors.h"
 #include "exec/checkpoint.h"
 #include "exec/checkpoint_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { SUM_BYTES = 16 << 20 }; /* read at once */
 
 /* A part as some rank wrote it. */
 struct stored {
@@ -28,6 +30,7 @@ struct opening {
     const char *folder;
     int64_t step;
     bool checksums;
+    struct mcp_votes *votes;
     struct mcp_checkpoint *out;
     uint32_t seal; /* of what was read of the manifest */
 };
@@ -119,9 +122,17 @@ static enum mcp_status check_file(const struct opening *o, const char *path,
     if ((int64_t)view.length != wanted->bytes)
         return mcp_fail(err, MCP_FORMAT, "%s: %zu bytes, its manifest says %lld", path, view.length,
                         (long long)wanted->bytes);
-    if (o->checksums && mcp_file_digest(&view).crc32c != wanted->crc32c)
-        return mcp_fail(err, MCP_FORMAT, "%s: damaged, its checksum is another", path);
-    return MCP_OK;
+    if (!o->checksums)
+        return MCP_OK;
+    uint32_t crc32c = 0;
+    for (size_t at = 0; at < view.length; at += SUM_BYTES) {
+        const size_t left = view.length - at;
+        crc32c = mcp_crc32c(crc32c, view.data + at, left < SUM_BYTES ? left : SUM_BYTES);
+        MCP_TRY(mcp_votes_busy(o->votes, err));
+    }
+    return crc32c == wanted->crc32c
+               ? MCP_OK
+               : mcp_fail(err, MCP_FORMAT, "%s: damaged, its checksum is another", path);
 }
 
 static enum mcp_status open_file(struct opening *o, struct mcp_json *json, int rank,
@@ -208,21 +219,29 @@ static enum mcp_status open_set(struct opening *o, struct mcp_error *err)
     return MCP_OK;
 }
 
-enum mcp_status mcp_checkpoint_open(struct mcp_arena *arena, const char *folder, int64_t step,
-                                    bool checksums, const struct mcp_checkpoint **out,
-                                    struct mcp_error *err)
+static enum mcp_status open_step(struct opening opening, const struct mcp_checkpoint **out,
+                                 struct mcp_error *err)
 {
-    struct opening opening = {arena, folder, step, checksums, MCP_NEW(arena, struct mcp_checkpoint),
-                              0};
-    opening.out->path = mcp_checkpoint_path(arena, folder, step);
+    opening.out = MCP_NEW(opening.arena, struct mcp_checkpoint);
+    opening.out->path = mcp_checkpoint_path(opening.arena, opening.folder, opening.step);
     *out = opening.out;
     return open_set(&opening, err);
 }
 
+enum mcp_status mcp_checkpoint_open(struct mcp_arena *arena, const char *folder, int64_t step,
+                                    bool checksums, const struct mcp_checkpoint **out,
+                                    struct mcp_error *err)
+{
+    return open_step(
+        (struct opening){.arena = arena, .folder = folder, .step = step, .checksums = checksums},
+        out, err);
+}
+
 enum mcp_status mcp_checkpoint_newest(struct mcp_arena *arena, const char *folder,
-                                      const struct mcp_checkpoint **out,
+                                      struct mcp_votes *votes, const struct mcp_checkpoint **out,
                                       struct mcp_text *passed_over, struct mcp_error *err)
 {
+    struct opening opening = {.arena = arena, .folder = folder, .checksums = true, .votes = votes};
     int64_t *steps;
     int count, damaged = 0;
     *out = NULL;
@@ -236,8 +255,12 @@ enum mcp_status mcp_checkpoint_newest(struct mcp_arena *arena, const char *folde
             mcp_text_add(passed_over, "%s: was not finished\n", path);
             continue;
         }
-        if (mcp_checkpoint_open(arena, folder, steps[i], true, out, &why) == MCP_OK)
+        opening.step = steps[i];
+        const enum mcp_status status = open_step(opening, out, &why);
+        if (status == MCP_OK)
             return MCP_OK;
+        if (status == MCP_RUN_FAILURE) /* another rank is lost: the files may be good */
+            return mcp_fail(err, status, "%s", why.text);
         mcp_text_add(passed_over, "%s\n", why.text);
         damaged++;
     }

@@ -264,7 +264,8 @@ static enum mcp_status breathe(struct mcp_backend *b, int *tries, struct mcp_err
     }
     int steps = *tries / 256;
     nanosleep(&(struct timespec){.tv_nsec = 20000L * (steps < 24 ? 1 + steps : 25)}, NULL);
-    return mcp_cpu_clock() - b->moved_s > b->options.timeout_s ? give_up(b, err) : MCP_OK;
+    const double limit_s = b->options.timeout_s; /* 0: none */
+    return limit_s > 0 && mcp_cpu_clock() - b->moved_s > limit_s ? give_up(b, err) : MCP_OK;
 }
 
 static enum mcp_status wait_until(struct mcp_backend *b, const int64_t *waits,

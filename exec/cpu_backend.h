@@ -13,7 +13,7 @@
 extern const struct mcp_backend_calls mcp_cpu_backend;
 
 struct mcp_cpu_options {
-    double timeout_s; /* a transfer that has not moved for so long has failed */
+    double timeout_s; /* a transfer that has not moved for so long has failed; 0: never */
     double delay_s;   /* transfers start so much later than they could: for tests of waits */
 };
 

@@ -210,31 +210,66 @@ enum mcp_status mcp_hf_read(const struct mcp_hf_model *model, const struct mcp_l
 
 /* --- writing --- */
 
+/* Where a tensor's data is in the checkpoint. */
+struct export_place {
+    struct mcp_piece whole;
+    struct mcp_hf_tensor there;
+};
+
 struct export
 {
-    struct mcp_arena *arena;
+    struct mcp_arena *arena;   /* of what is written, and the tensor at hand */
+    struct mcp_arena *scratch; /* of the file */
     enum mcp_hf_naming naming;
     const struct mcp_program *program;
     const struct mcp_checkpoint *checkpoint;
+    struct mcp_votes *votes;
     struct mcp_tensor *tensors;
-    size_t capacity;
+    struct export_place *places; /* of each tensor */
+    size_t tensors_capacity, places_capacity;
     int count;
+    int turned_index; /* of the tensor that is in `turned`, transposed; -1: none */
+    const char *turned;
+    struct mcp_mark before_turned;
 };
 
-/* Rows of the place, as the checkpoint has them, turned round where they are there. */
-static enum mcp_status read_rows(const struct export *e, const struct mcp_piece *whole,
-                                 const struct mcp_hf_tensor *place, float *out,
-                                 struct mcp_error *err)
+static enum mcp_status read_rows(const struct export *e, const struct export_place *place,
+                                 int64_t first, int64_t count, float *out, struct mcp_error *err)
 {
-    const int64_t count = place->rows * place->columns;
-    const struct mcp_value_range range = {MCP_VALUE_WEIGHTS, whole,
-                                          place->first_row * place->columns, count};
-    if (!place->transposed)
-        return mcp_checkpoint_read(e->checkpoint, &range, out, err);
-    float *rows = MCP_ARRAY(e->arena, count, float);
-    MCP_TRY(mcp_checkpoint_read(e->checkpoint, &range, rows, err));
+    const struct mcp_value_range range = {MCP_VALUE_WEIGHTS, &place->whole,
+                                          place->there.first_row * place->there.columns + first,
+                                          count};
+    return mcp_checkpoint_read(e->checkpoint, &range, out, err);
+}
+
+/* All of one tensor, its columns for rows; one at a time. */
+static enum mcp_status turn(struct export *e, int index, struct mcp_error *err)
+{
+    const struct mcp_hf_tensor *there = &e->places[index].there;
+    const int64_t count = there->rows * there->columns;
+    if (e->turned_index >= 0)
+        mcp_arena_rewind(e->arena, e->before_turned);
+    e->turned_index = index;
+    e->before_turned = mcp_arena_mark(e->arena);
+    float *rows = MCP_ARRAY(e->arena, count, float), *columns = MCP_ARRAY(e->arena, count, float);
+    MCP_TRY(read_rows(e, &e->places[index], 0, count, rows, err));
     for (int64_t i = 0; i < count; i++)
-        out[i % place->columns * place->rows + i / place->columns] = rows[i];
+        columns[i % there->columns * there->rows + i / there->columns] = rows[i];
+    e->turned = (const char *)columns;
+    return MCP_OK;
+}
+
+/* Of a tensor's data, as the checkpoint has it, turned round where it is there. */
+static enum mcp_status fetch(void *context, int index, int64_t first, int64_t bytes, void *out,
+                             struct mcp_error *err)
+{
+    struct export *e = context;
+    MCP_TRY(mcp_votes_busy(e->votes, err));
+    if (!e->places[index].there.transposed)
+        return read_rows(e, &e->places[index], first / 4, bytes / 4, out, err);
+    if (e->turned_index != index)
+        MCP_TRY(turn(e, index, err));
+    memcpy(out, e->turned + first, (size_t)bytes);
     return MCP_OK;
 }
 
@@ -258,13 +293,13 @@ static enum mcp_status add_part(struct export *e, const struct mcp_layer_type *t
     for (int64_t row = 0; row < whole.rows; row += place.rows) {
         if (!mcp_hf_find(e->naming, type, layer, &whole, row, &place))
             return fail_unnamed(e->naming, piece, err);
-        float *data = MCP_ARRAY(e->arena, place.rows * place.columns, float);
-        MCP_TRY(read_rows(e, &whole, &place, data, err));
-        e->tensors =
-            mcp_grow(e->arena, e->tensors, (size_t)e->count, &e->capacity, sizeof *e->tensors);
+        e->tensors = mcp_grow(e->arena, e->tensors, (size_t)e->count, &e->tensors_capacity,
+                              sizeof *e->tensors);
+        e->places =
+            mcp_grow(e->arena, e->places, (size_t)e->count, &e->places_capacity, sizeof *e->places);
+        e->places[e->count] = (struct export_place){whole, place};
         struct mcp_tensor *tensor = &e->tensors[e->count++];
-        *tensor = (struct mcp_tensor){
-            .name = mcp_strdup(e->arena, place.name), .dtype = MCP_F32, .data = data};
+        *tensor = (struct mcp_tensor){.name = mcp_strdup(e->arena, place.name), .dtype = MCP_F32};
         set_shape(&place, tensor);
     }
     return MCP_OK;
@@ -318,30 +353,49 @@ static enum mcp_status export_model(struct export *e, const char *path, struct m
             MCP_TRY(add_layer(e, type, layer, err));
     }
     const struct mcp_safetensors file = {path, e->count, e->tensors, 1, &note};
-    return mcp_safetensors_write(e->arena, &file, NULL, err);
+    const struct mcp_tensor_source source = {fetch, e};
+    return mcp_safetensors_stream(e->scratch, &file, &source, NULL, err);
+}
+
+static bool has_part(const struct mcp_layer_type *type, const char *name)
+{
+    for (int i = 0; i < type->num_weights; i++)
+        if (mcp_same(type->weights[i].name, name))
+            return true;
+    return false;
 }
 
 enum mcp_status mcp_hf_naming_for(const struct mcp_program *program, enum mcp_hf_naming *out,
                                   struct mcp_error *err)
 {
-    bool learned = false, experts = false, decoder = false;
+    bool learned = false, experts = false, qwen = false, decoder = false;
     for (int t = 0; t < program->num_types; t++) {
         const struct mcp_layer_facts *facts = &program->types[t].facts;
         learned = learned || facts->positions_part > 0;
         experts = experts || facts->num_experts > 0;
         decoder = decoder || facts->heads > 0;
+        qwen = qwen || has_part(&program->types[t], "qk_norm") ||
+               has_part(&program->types[t], "qkv_bias");
     }
-    *out = learned ? MCP_HF_GPT2 : experts ? MCP_HF_MIXTRAL : MCP_HF_LLAMA;
+    const enum mcp_hf_naming mixture = qwen ? MCP_HF_QWEN_MOE : MCP_HF_MIXTRAL;
+    *out = learned ? MCP_HF_GPT2 : experts ? mixture : MCP_HF_LLAMA;
     return decoder ? MCP_OK : mcp_fail(err, MCP_INVALID, "the program has no decoder layer");
 }
 
 enum mcp_status mcp_hf_write(const char *path, enum mcp_hf_naming naming,
                              const struct mcp_program *program,
-                             const struct mcp_checkpoint *checkpoint, struct mcp_error *err)
+                             const struct mcp_checkpoint *checkpoint, struct mcp_votes *votes,
+                             struct mcp_error *err)
 {
-    struct export export = {
-        .arena = mcp_arena_new(), .naming = naming, .program = program, .checkpoint = checkpoint};
+    struct export export = {.arena = mcp_arena_new(),
+                            .scratch = mcp_arena_new(),
+                            .naming = naming,
+                            .program = program,
+                            .checkpoint = checkpoint,
+                            .votes = votes,
+                            .turned_index = -1};
     const enum mcp_status status = export_model(&export, path, err);
+    mcp_arena_free(export.scratch);
     mcp_arena_free(export.arena);
     return status;
 }

@@ -44,15 +44,18 @@ enum mcp_status mcp_hf_read(const struct mcp_hf_model *model, const struct mcp_l
                             int layer, const struct mcp_value_range *range, float *out,
                             struct mcp_error *err);
 
-/* The naming that has names for the program's layers: gpt2 with learned positions, mixtral
- * with experts, else llama. MCP_INVALID: it has no decoder. */
+/* The naming that has names for the program's layers: gpt2 with learned positions; with experts
+ * qwen_moe where attention has norms of queries and keys, or biases, else mixtral; without
+ * them llama. MCP_INVALID: it has no decoder. */
 enum mcp_status mcp_hf_naming_for(const struct mcp_program *program, enum mcp_hf_naming *out,
                                   struct mcp_error *err);
 
 /* Replaces `path` by one safetensors file, fp32, with the weights of a checkpoint that the
- * program's model wrote. Holds the whole model in memory. */
+ * program's model wrote; in memory there is a megabyte of it, or one tensor of GPT-2.
+ * `votes`, or NULL: of the rank that writes alone. */
 enum mcp_status mcp_hf_write(const char *path, enum mcp_hf_naming naming,
                              const struct mcp_program *program,
-                             const struct mcp_checkpoint *checkpoint, struct mcp_error *err);
+                             const struct mcp_checkpoint *checkpoint, struct mcp_votes *votes,
+                             struct mcp_error *err);
 
 #endif

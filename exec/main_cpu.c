@@ -6,6 +6,7 @@
 #include "exec/cpu_backend.h"
 #include "exec/run.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
@@ -60,19 +61,6 @@ static double wall_clock(void *context)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Who fails first says why; those that only follow are silent. */
-static enum mcp_status settle(struct mcp_cpu_world *world, enum mcp_status status,
-                              struct mcp_error *err)
-{
-    double first = status == MCP_OK ? mcp_cpu_world_size(world) : mcp_cpu_world_rank(world);
-    double worst = status;
-    MCP_TRY(mcp_cpu_world_agree(world, &first, 1, '<', err));
-    MCP_TRY(mcp_cpu_world_agree(world, &worst, 1, '>', err));
-    if ((int)first == mcp_cpu_world_rank(world))
-        fprintf(stderr, "mcpplan-exec-cpu: %s\n", err->text);
-    return (enum mcp_status)(int)worst;
-}
-
 /* Why this rank ends; where another is to blame, which one. */
 static void tell_end(const struct mcp_cpu_world *world, enum mcp_status status,
                      const struct mcp_error *err)
@@ -82,6 +70,52 @@ static void tell_end(const struct mcp_cpu_world *world, enum mcp_status status,
         fprintf(stderr, "mcpplan-exec-cpu: %s: %s\n", lost, err->text);
     else
         fprintf(stderr, "mcpplan-exec-cpu: %s\n", err->text);
+}
+
+/* Others wait for this rank, or it has waited for them in vain. Who has a reason of its own
+ * speaks first, and of those that share one rank 0 does. */
+static void end_all(struct mcp_cpu_world *world, enum mcp_status status,
+                    const struct mcp_error *err)
+{
+    if (status == MCP_RUN_FAILURE || mcp_cpu_world_rank(world) > 0)
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    tell_end(world, status, err);
+    mcp_cpu_world_abort(world, (int)status);
+}
+
+/* Who fails first says why; those that only follow are silent. */
+static enum mcp_status settle(struct mcp_cpu_world *world, enum mcp_status status,
+                              struct mcp_error *err)
+{
+    struct mcp_error lost;
+    double first = status == MCP_OK ? mcp_cpu_world_size(world) : mcp_cpu_world_rank(world);
+    double worst = status;
+    if (mcp_cpu_world_agree(world, &first, 1, '<', &lost) != MCP_OK ||
+        mcp_cpu_world_agree(world, &worst, 1, '>', &lost) != MCP_OK)
+        end_all(world, status != MCP_OK ? status : MCP_RUN_FAILURE, status != MCP_OK ? err : &lost);
+    if ((int)first == mcp_cpu_world_rank(world))
+        fprintf(stderr, "mcpplan-exec-cpu: %s\n", err->text);
+    return (enum mcp_status)(int)worst;
+}
+
+/* What MPI does without a limit of its own must not wait for ever either: it starts, makes
+ * groups of ranks, and ends. */
+static void say_stuck(int number)
+{
+    static const char text[] = "mcpplan-exec-cpu: waiting for all ranks to start, or to end, has "
+                               "taken longer than --timeout-s: one is missing, or has stopped\n";
+    (void)number;
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        _exit(MCP_IO);
+    _exit(MCP_RUN_FAILURE);
+}
+
+/* From now on, until it is called with 0. */
+static void limit_mpi(double timeout_s)
+{
+    const double most = 1e9; /* seconds */
+    signal(SIGALRM, say_stuck);
+    alarm((unsigned)ceil(timeout_s < most ? timeout_s : most));
 }
 
 static enum mcp_status check_world(const struct mcp_cpu_world *world,
@@ -94,14 +128,15 @@ static enum mcp_status check_world(const struct mcp_cpu_world *world,
                     have);
 }
 
-static enum mcp_status prepare(struct mcp_arena *arena, struct mcp_cpu_world *world, int argc,
-                               char **argv, struct mcp_run_options *options,
+/* Of each rank alone: `status` is how its options were. */
+static enum mcp_status prepare(struct mcp_arena *arena, struct mcp_cpu_world *world,
+                               enum mcp_status status, struct mcp_run_setting *setting,
                                struct mcp_program *program, struct mcp_error *err)
 {
-    *options = mcp_run_options_default();
-    MCP_TRY(mcp_run_options_parse(argc, argv, options, err));
-    MCP_TRY(mcp_run_load(arena, options, program, err));
-    return check_world(world, program, err);
+    MCP_TRY(status);
+    MCP_TRY(mcp_run_load(arena, setting->options, program, err));
+    MCP_TRY(check_world(world, program, err));
+    return mcp_run_load_frozen(arena, setting->options, &setting->frozen, err);
 }
 
 static enum mcp_status open_run(struct mcp_arena *arena, struct mcp_cpu_world *world,
@@ -109,36 +144,34 @@ static enum mcp_status open_run(struct mcp_arena *arena, struct mcp_cpu_world *w
                                 struct mcp_error *err)
 {
     const struct mcp_cpu_options cpu = {.timeout_s = setting->options->timeout_s};
-    mcp_cpu_world_limit(world, setting->options->timeout_s);
     setting->rank = mcp_cpu_world_rank(world);
     setting->calls = &mcp_cpu_backend;
-    MCP_TRY(mcp_cpu_backend_open(arena, world, setting->program, &cpu, &setting->backend, err));
+    limit_mpi(cpu.timeout_s);
+    const enum mcp_status status =
+        mcp_cpu_backend_open(arena, world, setting->program, &cpu, &setting->backend, err);
+    limit_mpi(0);
+    MCP_TRY(status);
     return mcp_run_open(arena, setting, out, err);
 }
 
-static enum mcp_status run_rank(struct mcp_arena *arena, struct mcp_cpu_world *world, int argc,
-                                char **argv)
+static enum mcp_status run_rank(struct mcp_arena *arena, struct mcp_cpu_world *world,
+                                enum mcp_status status, const struct mcp_run_options *options,
+                                struct mcp_error *err)
 {
-    struct mcp_run_options options;
     struct mcp_program program;
     struct mcp_run *run = NULL;
-    struct mcp_error err = {""};
     struct teller teller = {mcp_cpu_world_rank(world), mcp_cpu_world_size(world),
-                            isatty(STDERR_FILENO) == 1, &options, false};
+                            isatty(STDERR_FILENO) == 1, options, false};
     struct mcp_run_setting setting = {
-        .options = &options,
+        .options = options,
         .program = &program,
         .observer = {tell_step, tell_note, asks_to_stop, wall_clock, &teller}};
-    MCP_TRY(settle(world, prepare(arena, world, argc, argv, &options, &program, &err), &err));
-    MCP_TRY(settle(world, mcp_run_load_frozen(arena, &options, &setting.frozen, &err), &err));
-    MCP_TRY(settle(world, open_run(arena, world, &setting, &run, &err), &err));
-    enum mcp_status status = mcp_run_steps(run, &err);
-    if (status != MCP_OK) {            /* others wait for this rank */
-        if (status == MCP_RUN_FAILURE) /* who has a reason of its own speaks first */
-            nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-        tell_end(world, status, &err);
-        mcp_cpu_world_abort(world, (int)status);
-    }
+    mcp_cpu_world_limit(world, options->timeout_s);
+    MCP_TRY(settle(world, prepare(arena, world, status, &setting, &program, err), err));
+    MCP_TRY(settle(world, open_run(arena, world, &setting, &run, err), err));
+    status = mcp_run_steps(run, err);
+    if (status != MCP_OK)
+        end_all(world, status, err);
     return status;
 }
 
@@ -146,17 +179,22 @@ int main(int argc, char **argv)
 {
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_cpu_world *world = NULL;
+    struct mcp_run_options options = mcp_run_options_default();
     struct mcp_error err = {""};
     sigset_t term;
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     sigprocmask(SIG_BLOCK, &term, NULL); /* before any thread: a checkpoint, then the end */
     signal(SIGXFSZ, SIG_IGN);            /* a file that may not grow is an error like a full disk */
+    const enum mcp_status given = mcp_run_options_parse(argc, argv, &options, &err);
+    limit_mpi(options.timeout_s);
     enum mcp_status status = mcp_cpu_world_open(arena, &argc, &argv, &world, &err);
+    limit_mpi(0);
     if (status == MCP_OK)
-        status = run_rank(arena, world, argc, argv);
+        status = run_rank(arena, world, given, &options, &err);
     else
         fprintf(stderr, "mcpplan-exec-cpu: %s\n", err.text);
+    limit_mpi(options.timeout_s);
     mcp_arena_free(arena);
     return (int)status;
 }

@@ -21,6 +21,7 @@ struct mcp_run {
     struct mcp_feed *feed;
     struct mcp_batch batch;
     struct mcp_trainer *trainer;
+    struct mcp_votes votes;
     struct mcp_saved_rank saved;
     struct mcp_run_logs logs;
     struct mcp_spans spans;
@@ -111,11 +112,13 @@ static enum mcp_status write_timeline(struct mcp_run *self, struct mcp_error *er
     const struct mcp_run_setting *run = &self->setting;
     struct mcp_text text = mcp_text_new(self->arena);
     struct mcp_timeline all;
+    enum mcp_status status = MCP_OK;
     MCP_TRY(mcp_spans_gather(&self->spans, &all, err));
-    if (run->rank != 0)
-        return MCP_OK;
-    mcp_timeline_write(&all, mcp_timeline_is_lines(run->options->timeline), &text);
-    return mcp_file_replace(run->options->timeline, text.data, text.length, err);
+    if (run->rank == 0) {
+        mcp_timeline_write(&all, mcp_timeline_is_lines(run->options->timeline), &text);
+        status = mcp_file_replace(run->options->timeline, text.data, text.length, err);
+    }
+    return mcp_votes_all_or_none(&self->votes, status, "write the timeline", err);
 }
 
 /* --- checkpoints --- */
@@ -146,24 +149,18 @@ static enum mcp_status refuse_others(struct mcp_run *run, struct mcp_error *err)
                     folder, (long long)newest);
 }
 
-static enum mcp_status go_on(struct mcp_run *run, struct mcp_error *err)
+static enum mcp_status begin(struct mcp_run *run, struct mcp_error *err)
 {
     const struct mcp_run_options *options = run->setting.options;
-    const struct mcp_checkpoint *checkpoint = NULL;
-    struct mcp_text passed_over = mcp_text_new(run->arena);
     run->state = (struct mcp_checkpoint_state){.seed = (uint64_t)options->seed, .loss_scale = 1};
     run->checkpointed = -1;
     MCP_TRY(refuse_others(run, err));
-    if (options->init_from != NULL)
-        MCP_TRY(begin_from(run, options->init_from, err));
-    if (!options->resume || options->checkpoint_dir == NULL)
-        return MCP_OK;
-    MCP_TRY(mcp_load_newest(run->arena, &run->saved, options->checkpoint_dir, &checkpoint,
-                            &passed_over, err));
-    if (run->setting.rank == 0 && passed_over.length > 0)
-        run->setting.observer.note(run->setting.observer.context, passed_over.data);
-    if (checkpoint == NULL)
-        return MCP_OK;
+    return options->init_from == NULL ? MCP_OK : begin_from(run, options->init_from, err);
+}
+
+static enum mcp_status load_checkpoint(struct mcp_run *run, const struct mcp_checkpoint *checkpoint,
+                                       struct mcp_error *err)
+{
     MCP_TRY(mcp_load_rank(&run->saved, checkpoint, err));
     run->state = mcp_checkpoint_state(checkpoint);
     run->checkpointed = run->state.step;
@@ -173,6 +170,24 @@ static enum mcp_status go_on(struct mcp_run *run, struct mcp_error *err)
                                                   run->state.loss_scale,
                                                   run->state.steps_since_skip});
     return MCP_OK;
+}
+
+/* All ranks from one checkpoint, or none from any. */
+static enum mcp_status resume(struct mcp_run *run, struct mcp_error *err)
+{
+    const struct mcp_run_options *options = run->setting.options;
+    const struct mcp_checkpoint *checkpoint = NULL;
+    struct mcp_text passed_over = mcp_text_new(run->arena);
+    if (!options->resume || options->checkpoint_dir == NULL)
+        return MCP_OK;
+    MCP_TRY(mcp_load_newest(run->arena, &run->saved, options->checkpoint_dir, &checkpoint,
+                            &passed_over, err));
+    if (run->setting.rank == 0 && passed_over.length > 0)
+        run->setting.observer.note(run->setting.observer.context, passed_over.data);
+    if (checkpoint == NULL)
+        return MCP_OK;
+    return mcp_votes_all_or_none(&run->votes, load_checkpoint(run, checkpoint, err),
+                                 "go on from the checkpoint", err);
 }
 
 static enum mcp_status save(struct mcp_run *run, struct mcp_error *err)
@@ -198,9 +213,10 @@ static enum mcp_status export_weights(struct mcp_run *run, struct mcp_error *err
         if (status == MCP_OK)
             status = mcp_hf_naming_for(program, &naming, err);
         if (status == MCP_OK)
-            status = mcp_hf_write(options->export_path, naming, program, checkpoint, err);
+            status =
+                mcp_hf_write(options->export_path, naming, program, checkpoint, &run->votes, err);
     }
-    return mcp_all_or_none(&run->saved, status, "write the model's file", err);
+    return mcp_votes_all_or_none(&run->votes, status, "write the model's file", err);
 }
 
 static bool is_due(const struct mcp_run *run)
@@ -211,36 +227,57 @@ static bool is_due(const struct mcp_run *run)
 
 /* --- the run --- */
 
-enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setting *setting,
-                             struct mcp_run **out, struct mcp_error *err)
+/* Memory, and the weights to begin with. */
+static enum mcp_status set_up(struct mcp_run *run, struct mcp_error *err)
 {
-    struct mcp_run *run = MCP_NEW(arena, struct mcp_run);
+    const struct mcp_run_setting *setting = &run->setting;
     struct mcp_train_options train = mcp_run_train_options(setting->options);
     train.frozen = setting->frozen;
     if (setting->options->watch_every > 0) {
         run->watch =
-            mcp_watch_new(arena, setting->program, setting->options->tensorboard_dir != NULL);
+            mcp_watch_new(run->arena, setting->program, setting->options->tensorboard_dir != NULL);
         train.interpret.look = mcp_watch_op;
         train.interpret.look_context = run->watch;
     }
+    MCP_TRY(mcp_trainer_new(run->arena, setting->program, setting->rank, setting->calls,
+                            setting->backend, &run->batch, &train, &run->trainer, err));
+    run->saved = (struct mcp_saved_rank){mcp_trainer_interpreter(run->trainer),
+                                         mcp_trainer_rank(run->trainer), setting->calls,
+                                         setting->backend, &run->votes};
+    return begin(run, err);
+}
+
+/* What is read and written as it runs. */
+static enum mcp_status open_files(struct mcp_run *run, struct mcp_error *err)
+{
+    const struct mcp_run_setting *setting = &run->setting;
+    MCP_TRY(open_feed(run->arena, setting, run->state.seed, &run->feed, err));
+    run->batch = (struct mcp_batch){mcp_feed_sequence, run->feed};
+    return setting->rank == 0
+               ? mcp_run_logs_open(run->arena, setting, run->state.step, &run->logs, err)
+               : MCP_OK;
+}
+
+enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setting *setting,
+                             struct mcp_run **out, struct mcp_error *err)
+{
+    struct mcp_run *run = MCP_NEW(arena, struct mcp_run);
+    const struct mcp_plan *plan = &setting->program->plan;
+    *out = run;
     run->arena = arena;
     run->setting = *setting;
-    *out = run;
-    MCP_TRY(mcp_trainer_new(arena, setting->program, setting->rank, setting->calls,
-                            setting->backend, &run->batch, &train, &run->trainer, err));
-    run->saved =
-        (struct mcp_saved_rank){mcp_trainer_interpreter(run->trainer),
-                                mcp_trainer_rank(run->trainer), setting->calls, setting->backend};
+    run->votes = (struct mcp_votes){.calls = setting->calls,
+                                    .backend = setting->backend,
+                                    .rank = setting->rank,
+                                    .world = mcp_plan_world(plan)};
     run->spans = (struct mcp_spans){.arena = arena,
-                                    .plan = &setting->program->plan,
+                                    .plan = plan,
                                     .rank = setting->rank,
                                     .calls = setting->calls,
                                     .backend = setting->backend};
-    MCP_TRY(go_on(run, err));
-    MCP_TRY(open_feed(arena, setting, run->state.seed, &run->feed, err));
-    run->batch = (struct mcp_batch){mcp_feed_sequence, run->feed};
-    return setting->rank == 0 ? mcp_run_logs_open(arena, setting, run->state.step, &run->logs, err)
-                              : MCP_OK;
+    MCP_TRY(mcp_votes_all_or_none(&run->votes, set_up(run, err), "begin", err));
+    MCP_TRY(resume(run, err));
+    return mcp_votes_all_or_none(&run->votes, open_files(run, err), "open its files", err);
 }
 
 /* What a checkpoint says of the steps so far. */

@@ -36,8 +36,7 @@ enum mcp_status mcp_run_load_frozen(struct mcp_arena *arena, const struct mcp_ru
                                     const struct mcp_program **out, struct mcp_error *err);
 
 /* Takes the rank's memory, opens data and logs, goes on from the newest checkpoint if the
- * options say so. Ranks may fail here one by one: they must agree on going on before
- * mcp_run_steps(). */
+ * options say so. Where one rank fails all do, with one reason. */
 struct mcp_run;
 enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setting *setting,
                              struct mcp_run **out, struct mcp_error *err);

@@ -29,7 +29,7 @@ struct mcp_run_options {
     double initial_loss_scale; /* of programs that store fp16 */
     int64_t loss_scale_window; /* steps without overflow after which it doubles */
     double residual_init_scale; /* of what new residual projections begin with */
-    double timeout_s;           /* of transfers that do not move */
+    double timeout_s;           /* of what waits for other ranks and does not move; 0: waits for ever */
     double flops_per_token;     /* of the model, training; 0: unknown */
     double peak_flops_per_s;    /* of all ranks together; 0: unknown */
 };

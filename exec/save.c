@@ -19,9 +19,8 @@ struct values {
 struct rank_parts {
     struct mcp_arena *arena;
     const struct mcp_saved_rank *saved;
-    struct mcp_checkpoint_part *parts;
+    struct mcp_checkpoint_parts parts;
     size_t capacity;
-    int count;
 };
 
 /* --- what a place holds --- */
@@ -78,14 +77,12 @@ static void add_piece(struct rank_parts *list, const struct values *values,
     const int64_t count = mcp_piece_within(piece, values->first, values->count, &begin);
     if (count == 0 || !piece->owned)
         return;
-    const struct mcp_saved_rank *saved = list->saved;
+    struct mcp_checkpoint_parts *parts = &list->parts;
     const int64_t from = piece->offset + begin - values->first;
-    float *data = MCP_ARRAY(list->arena, count, float);
-    saved->calls->read(saved->backend, values->memory + from * 4, data, count * 4);
-    list->parts = mcp_grow(list->arena, list->parts, (size_t)list->count, &list->capacity,
-                           sizeof *list->parts);
-    list->parts[list->count++] =
-        (struct mcp_checkpoint_part){{values->kind, piece, begin, count}, data};
+    parts->items = mcp_grow(list->arena, parts->items, (size_t)parts->count, &list->capacity,
+                            sizeof *parts->items);
+    parts->items[parts->count++] = (struct mcp_checkpoint_part){{values->kind, piece, begin, count},
+                                                                values->memory + from * 4};
 }
 
 static void add_place(struct rank_parts *list, int layer, const struct mcp_flat_place *place)
@@ -99,11 +96,23 @@ static void add_place(struct rank_parts *list, int layer, const struct mcp_flat_
             add_piece(list, &kinds[kind], &pieces[i]);
 }
 
+/* Out of the backend's memory, piece by piece. */
+static enum mcp_status fetch_piece(void *context, int index, int64_t first, int64_t bytes,
+                                   void *out, struct mcp_error *err)
+{
+    const struct rank_parts *list = context;
+    const struct mcp_saved_rank *saved = list->saved;
+    saved->calls->read(saved->backend, (const char *)list->parts.items[index].data + first, out,
+                       bytes);
+    return mcp_votes_busy(saved->votes, err);
+}
+
 static enum mcp_status save_rank(struct mcp_arena *arena, const struct mcp_saved_rank *saved,
                                  const char *folder, int64_t step, struct mcp_file_digest *digest,
                                  struct mcp_error *err)
 {
     struct rank_parts list = {.arena = arena, .saved = saved};
+    const struct mcp_tensor_source source = {fetch_piece, &list};
     struct mcp_flat_place places[MCP_NUM_FLATS];
     for (int layer = 0; layer < saved->rank->program->num_layers; layer++) {
         const int count = mcp_flat_places(saved->interpreter, saved->rank, layer, places);
@@ -112,7 +121,8 @@ static enum mcp_status save_rank(struct mcp_arena *arena, const struct mcp_saved
                 add_place(&list, layer, &places[i]);
     }
     const struct mcp_checkpoint_file file = {folder, step, saved->rank->rank};
-    return mcp_checkpoint_write(arena, &file, list.parts, list.count, digest, err);
+    list.parts.source = &source;
+    return mcp_checkpoint_write(arena, &file, &list.parts, digest, err);
 }
 
 enum mcp_status mcp_save_rank(const struct mcp_saved_rank *saved, const char *folder, int64_t step,
@@ -125,20 +135,6 @@ enum mcp_status mcp_save_rank(const struct mcp_saved_rank *saved, const char *fo
 }
 
 /* --- all ranks --- */
-
-enum mcp_status mcp_all_or_none(const struct mcp_saved_rank *saved, enum mcp_status mine,
-                                const char *doing, struct mcp_error *err)
-{
-    double failed = mine == MCP_OK ? -1 : saved->rank->rank;
-    const enum mcp_status status =
-        saved->calls->agree(saved->backend, &failed, 1, '>', mine == MCP_OK ? err : NULL);
-    if (mine != MCP_OK)
-        return mine;
-    if (status != MCP_OK || failed < 0)
-        return status;
-    return mcp_fail(err, MCP_RUN_FAILURE, "rank %d failed to %s, so no rank goes on", (int)failed,
-                    doing);
-}
 
 static enum mcp_status share_digests(struct mcp_arena *arena, const struct mcp_saved_rank *saved,
                                      int world, struct mcp_file_digest *digests,
@@ -171,12 +167,12 @@ static enum mcp_status save_run(struct mcp_arena *arena, const struct mcp_saved_
     struct mcp_file_digest *digests = MCP_ARRAY(arena, world, struct mcp_file_digest);
     enum mcp_status status =
         rank == 0 ? mcp_checkpoint_begin(arena, folder, state->step, err) : MCP_OK;
-    MCP_TRY(mcp_all_or_none(saved, status, "begin a checkpoint", err));
+    MCP_TRY(mcp_votes_all_or_none(saved->votes, status, "begin a checkpoint", err));
     status = mcp_save_rank(saved, folder, state->step, &digests[rank], err);
-    MCP_TRY(mcp_all_or_none(saved, status, "write its part of a checkpoint", err));
+    MCP_TRY(mcp_votes_all_or_none(saved->votes, status, "write its part of a checkpoint", err));
     MCP_TRY(share_digests(arena, saved, world, digests, err));
     status = rank == 0 ? commit(arena, folder, state, world, digests, err) : MCP_OK;
-    return mcp_all_or_none(saved, status, "finish a checkpoint", err);
+    return mcp_votes_all_or_none(saved->votes, status, "finish a checkpoint", err);
 }
 
 enum mcp_status mcp_save_run(const struct mcp_saved_rank *saved, const char *folder,
@@ -233,7 +229,7 @@ static enum mcp_status load_piece(const struct loading *l, const struct values *
     write_values(l->saved, values, piece->offset + wanted.begin - values->first, data, wanted.count,
                  halves);
     mcp_arena_rewind(l->arena, mark);
-    return MCP_OK;
+    return mcp_votes_busy(l->saved->votes, err);
 }
 
 static enum mcp_status load_place(const struct loading *l, const struct mcp_flat_place *place,
@@ -289,14 +285,14 @@ enum mcp_status mcp_load_newest(struct mcp_arena *arena, const struct mcp_saved_
     double step = -1; /* rank 0's; others have less */
     *out = NULL;
     if (saved->rank->rank == 0) {
-        status = mcp_checkpoint_newest(arena, folder, out, passed_over, err);
+        status = mcp_checkpoint_newest(arena, folder, saved->votes, out, passed_over, err);
         step = status == MCP_OK && *out != NULL ? (double)mcp_checkpoint_state(*out).step : -1;
     }
-    MCP_TRY(mcp_all_or_none(saved, status, "open a checkpoint", err));
+    MCP_TRY(mcp_votes_all_or_none(saved->votes, status, "open a checkpoint", err));
     MCP_TRY(saved->calls->agree(saved->backend, &step, 1, '>', err));
     if (step < 0)
         return MCP_OK;
     if (*out == NULL)
         status = mcp_checkpoint_open(arena, folder, (int64_t)step, false, out, err);
-    return mcp_all_or_none(saved, status, "open the checkpoint", err);
+    return mcp_votes_all_or_none(saved->votes, status, "open the checkpoint", err);
 }

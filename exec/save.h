@@ -5,6 +5,7 @@
 #include "exec/checkpoint.h"
 #include "exec/hugging_face.h"
 #include "exec/interpret.h"
+#include "exec/votes.h"
 
 /* A rank with its memory; what mcp_interpreter_new() was given. */
 struct mcp_saved_rank {
@@ -12,15 +13,10 @@ struct mcp_saved_rank {
     const struct mcp_rank *rank;
     const struct mcp_backend_calls *calls;
     struct mcp_backend *backend;
+    struct mcp_votes *votes; /* NULL: alone */
 };
 
-/* Of all ranks, when `mine` is how this one fared with `doing`: every rank fails where one
- * does, with its own reason or naming the rank that has one. */
-enum mcp_status mcp_all_or_none(const struct mcp_saved_rank *saved, enum mcp_status mine,
-                                const char *doing, struct mcp_error *err);
-
-/* Writes this rank's file of the checkpoint of `step`. Needs host memory for what it
- * owns of weights and optimizer states. */
+/* Writes this rank's file of the checkpoint of `step`, a megabyte at a time. */
 enum mcp_status mcp_save_rank(const struct mcp_saved_rank *saved, const char *folder, int64_t step,
                               struct mcp_file_digest *digest, struct mcp_error *err);
 

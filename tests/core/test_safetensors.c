@@ -76,6 +76,53 @@ Test(safetensors, round_trip, .init = set_up, .fini = tear_down)
     }
 }
 
+/* Bytes by their place, of a tensor of two and a half megabytes: in what pieces they come. */
+struct asked {
+    int64_t next, most;
+    int index;
+};
+static enum mcp_status count_up(void *context, int index, int64_t first, int64_t bytes, void *out,
+                                struct mcp_error *err)
+{
+    struct asked *asked = context;
+    if (index != asked->index)
+        asked->next = 0;
+    cr_assert(eq(i64, first, asked->next));
+    asked->index = index;
+    asked->next = first + bytes;
+    asked->most = bytes > asked->most ? bytes : asked->most;
+    for (int64_t i = 0; i < bytes; i++)
+        ((unsigned char *)out)[i] = (unsigned char)((first + i) % 251 + index);
+    return index < 2 ? MCP_OK : mcp_fail(err, MCP_RUN_FAILURE, "no more");
+}
+
+Test(safetensors, streams, .init = set_up, .fini = tear_down)
+{
+    enum { BYTES = 5 << 19 };
+    struct mcp_tensor tensors[] = {
+        {.name = "a", .dtype = MCP_U8, .num_dims = 1, .shape = {BYTES}},
+        {.name = "b", .dtype = MCP_U8, .num_dims = 1, .shape = {7}},
+        {.name = "c", .dtype = MCP_U8, .num_dims = 1, .shape = {1}},
+    };
+    struct mcp_safetensors read, file = {path, 2, tensors, 0, NULL};
+    struct asked asked = {0};
+    const struct mcp_tensor_source source = {count_up, &asked};
+    struct mcp_error err = {0};
+    cr_assert(eq(int, mcp_safetensors_stream(arena, &file, &source, NULL, &err), MCP_OK));
+    cr_expect(eq(i64, asked.most, 1 << 20));
+    cr_assert(eq(int, mcp_safetensors_read(arena, path, &read, &err), MCP_OK), "%s", err.text);
+    const unsigned char *a = read.tensors[0].data, *b = read.tensors[1].data;
+    int64_t bad = 0;
+    for (int64_t i = 0; i < BYTES; i++)
+        bad += a[i] != i % 251;
+    cr_expect(eq(i64, bad, 0));
+    cr_expect(eq(int, b[6], 7));
+    file.num_tensors = 3; /* whose last one cannot be had: the file stays as it was */
+    cr_expect(eq(int, mcp_safetensors_stream(arena, &file, &source, NULL, &err), MCP_RUN_FAILURE));
+    cr_assert(eq(int, mcp_safetensors_read(arena, path, &read, &err), MCP_OK), "%s", err.text);
+    cr_expect(eq(int, read.num_tensors, 2));
+}
+
 Test(safetensors, two_of_one_name, .init = set_up, .fini = tear_down)
 {
     struct mcp_tensor tensors[] = {{.name = "x", .dtype = MCP_U8, .data = "a"},

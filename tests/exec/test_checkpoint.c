@@ -73,21 +73,22 @@ static struct mcp_checkpoint_part part_of(const struct mcp_piece *piece, int64_t
 static void write_set(int64_t step, bool finish)
 {
     const struct mcp_piece left = piece_of(0, ROWS, 0, 2), right = piece_of(0, ROWS, 2, 3);
-    const struct mcp_checkpoint_part first[] = {part_of(&left, 0, 12), part_of(&right, 0, 7)};
-    const struct mcp_checkpoint_part second[] = {part_of(&right, 7, 11)};
+    struct mcp_checkpoint_part first[] = {part_of(&left, 0, 12), part_of(&right, 0, 7)};
+    struct mcp_checkpoint_part second[] = {part_of(&right, 7, 11)};
+    const struct mcp_checkpoint_parts of_first = {first, 2, NULL}, of_second = {second, 1, NULL};
     const struct mcp_checkpoint_state state = {
         step, 16 * step, 0xfedcba9876543210, step - 1, 1, 32768, 5};
     struct mcp_file_digest digests[2];
     struct mcp_error err = {0};
     cr_assert(eq(int, mcp_checkpoint_begin(arena, folder, step, &err), MCP_OK), "%s", err.text);
     cr_assert(eq(int,
-                 mcp_checkpoint_write(arena, &(struct mcp_checkpoint_file){folder, step, 0}, first,
-                                      2, &digests[0], &err),
+                 mcp_checkpoint_write(arena, &(struct mcp_checkpoint_file){folder, step, 0},
+                                      &of_first, &digests[0], &err),
                  MCP_OK),
               "%s", err.text);
     cr_assert(eq(int,
-                 mcp_checkpoint_write(arena, &(struct mcp_checkpoint_file){folder, step, 1}, second,
-                                      1, &digests[1], &err),
+                 mcp_checkpoint_write(arena, &(struct mcp_checkpoint_file){folder, step, 1},
+                                      &of_second, &digests[1], &err),
                  MCP_OK),
               "%s", err.text);
     if (finish)
@@ -100,8 +101,9 @@ static const struct mcp_checkpoint *newest(struct mcp_text *passed_over)
     const struct mcp_checkpoint *checkpoint;
     struct mcp_error err = {0};
     *passed_over = mcp_text_new(arena);
-    cr_assert(eq(int, mcp_checkpoint_newest(arena, folder, &checkpoint, passed_over, &err), MCP_OK),
-              "%s", err.text);
+    cr_assert(
+        eq(int, mcp_checkpoint_newest(arena, folder, NULL, &checkpoint, passed_over, &err), MCP_OK),
+        "%s", err.text);
     return checkpoint;
 }
 
@@ -204,7 +206,8 @@ Test(checkpoint, an_unfinished_one_is_passed_over, .init = set_up, .fini = tear_
 Test(checkpoint, no_room_for_a_file, .init = set_up, .fini = tear_down)
 {
     const struct mcp_piece left = piece_of(0, ROWS, 0, 2);
-    const struct mcp_checkpoint_part part = part_of(&left, 0, 12);
+    struct mcp_checkpoint_part part = part_of(&left, 0, 12);
+    const struct mcp_checkpoint_parts parts = {&part, 1, NULL};
     struct mcp_file_digest digest;
     struct mcp_text passed_over;
     struct mcp_error err = {0};
@@ -216,7 +219,7 @@ Test(checkpoint, no_room_for_a_file, .init = set_up, .fini = tear_down)
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
     enum mcp_status got = mcp_checkpoint_write(arena, &(struct mcp_checkpoint_file){folder, 6, 0},
-                                               &part, 1, &digest, &err);
+                                               &parts, &digest, &err);
     setrlimit(RLIMIT_FSIZE, &before);
     cr_expect(eq(int, got, MCP_IO));
     cr_expect(ne(ptr, strstr(err.text, "File too large"), NULL), "%s", err.text);
@@ -295,8 +298,8 @@ ParameterizedTest(struct case_damage *c, checkpoint, damage, .init = set_up, .fi
     cr_expect(eq(i64, mcp_checkpoint_state(checkpoint).step, 1));
     cr_expect(ne(ptr, strstr(passed_over.data, c->says), NULL), "%s", passed_over.data);
     cr_assert(eq(int, system(mcp_format(arena, "rm -r %s/step-%012d", folder, 1)), 0));
-    cr_expect(
-        eq(int, mcp_checkpoint_newest(arena, folder, &checkpoint, &passed_over, &err), MCP_FORMAT));
+    cr_expect(eq(int, mcp_checkpoint_newest(arena, folder, NULL, &checkpoint, &passed_over, &err),
+                 MCP_FORMAT));
     cr_expect(ne(ptr, strstr(err.text, "all 1 checkpoints in it are damaged"), NULL), "%s",
               err.text);
 }

@@ -49,14 +49,14 @@ static const char *export_new(struct setup *s, const struct layout *l, enum mcp_
         struct mcp_rank rank;
         struct mcp_interpreter *interpreter = layout_rank(s->arena, program, r, &rank);
         const struct mcp_saved_rank saved = {interpreter, &rank, &still_calls,
-                                             (struct mcp_backend *)s->arena};
+                                             (struct mcp_backend *)s->arena, NULL};
         mcp_init_rank(s->arena, interpreter, &rank, &still_calls, saved.backend, SEED);
         cr_assert(eq(int, mcp_save_rank(&saved, folder, STEP, &digests[r], &err), MCP_OK));
     }
     cr_assert(
         eq(int, mcp_checkpoint_commit(s->arena, folder, &state, world, digests, &err), MCP_OK));
     cr_assert(eq(int, mcp_checkpoint_open(s->arena, folder, STEP, true, checkpoint, &err), MCP_OK));
-    cr_assert(eq(int, mcp_hf_write(path, naming, program, *checkpoint, &err), MCP_OK), "%s",
+    cr_assert(eq(int, mcp_hf_write(path, naming, program, *checkpoint, NULL, &err), MCP_OK), "%s",
               err.text);
     return path;
 }
@@ -134,6 +134,43 @@ ParameterizedTest(struct case_export *c, hugging_face, round_trip, .init = set_u
             }
     mcp_arena_free(s.arena);
     mcp_arena_free(other.arena);
+}
+
+/* What a program's parts say it is named like. */
+struct case_naming {
+    char model[16];
+    bool qk_norm, attention_bias;
+    enum mcp_hf_naming want;
+};
+ParameterizedTestParameters(hugging_face, naming_for)
+{
+    static struct case_naming cases[] = {
+        {"gpt2-tiny", false, true, MCP_HF_GPT2},    {"llama-tiny", false, false, MCP_HF_LLAMA},
+        {"llama-tiny", true, false, MCP_HF_LLAMA},  {"moe-tiny", false, false, MCP_HF_MIXTRAL},
+        {"moe-tiny", true, false, MCP_HF_QWEN_MOE}, {"moe-tiny", false, true, MCP_HF_QWEN_MOE},
+    };
+    return cr_make_param_array(struct case_naming, cases, sizeof cases / sizeof *cases);
+}
+ParameterizedTest(struct case_naming *c, hugging_face, naming_for)
+{
+    struct setup s;
+    struct mcp_program program;
+    struct mcp_error err = {0};
+    enum mcp_hf_naming got;
+    char path[64];
+    snprintf(path, sizeof path, "tests/exec/models/%s.json", c->model);
+    setup_load(&s, path, "dgx-a100", "megatron-core");
+    for (int i = 0; i < s.model.num_kinds; i++) {
+        s.model.kinds[i].qk_norm = c->qk_norm;
+        s.model.kinds[i].attention_bias = c->attention_bias;
+    }
+    s.job.sequence_length = 32;
+    s.job.precision = MCP_PRECISION_FP32;
+    setup_finish(&s, 2, MCP_RECOMPUTE_NONE);
+    mcp_program_build(s.arena, &s.question, &s.plan, &program);
+    cr_assert(eq(int, mcp_hf_naming_for(&program, &got, &err), MCP_OK), "%s", err.text);
+    cr_expect(eq(int, (int)got, (int)c->want), "%s", mcp_hf_naming_names[got]);
+    mcp_arena_free(s.arena);
 }
 
 /* Names and shapes that the classes of transformers have. */
@@ -253,7 +290,7 @@ ParameterizedTest(struct case_spoil *c, hugging_face, refused, .init = set_up, .
     spoil(s.arena, path, c->name, changes[c->change]);
     struct mcp_interpreter *interpreter = layout_rank(s.arena, &program, 0, &rank);
     const struct mcp_saved_rank saved = {interpreter, &rank, &still_calls,
-                                         (struct mcp_backend *)s.arena};
+                                         (struct mcp_backend *)s.arena, NULL};
     enum mcp_status status = mcp_hf_open(s.arena, path, &model, &err);
     if (status == MCP_OK)
         status = mcp_load_hugging_face(&saved, model, &err);
@@ -276,7 +313,7 @@ Test(hugging_face, loads_into_memory, .init = set_up, .fini = tear_down)
     const char *path = export_new(&s, &layout, MCP_HF_LLAMA, &program, &checkpoint);
     struct mcp_interpreter *interpreter = layout_rank(s.arena, &program, 0, &rank);
     const struct mcp_saved_rank saved = {interpreter, &rank, &still_calls,
-                                         (struct mcp_backend *)s.arena};
+                                         (struct mcp_backend *)s.arena, NULL};
     mcp_init_rank(s.arena, interpreter, &rank, &still_calls, saved.backend, SEED + 1);
     cr_assert(eq(int, mcp_hf_open(s.arena, path, &model, &err), MCP_OK));
     cr_assert(eq(int, mcp_load_hugging_face(&saved, model, &err), MCP_OK), "%s", err.text);

@@ -60,7 +60,7 @@ static void save_all(const struct layout *l)
         struct mcp_rank rank;
         struct mcp_interpreter *interpreter = layout_rank(arena, &program, r, &rank);
         const struct mcp_saved_rank saved = {interpreter, &rank, &still_calls,
-                                             (struct mcp_backend *)arena};
+                                             (struct mcp_backend *)arena, NULL};
         mcp_init_rank(arena, interpreter, &rank, &still_calls, saved.backend, SEED);
         set_moments(interpreter, &rank);
         cr_assert(eq(int, mcp_save_rank(&saved, folder, STEP, &digests[r], &err), MCP_OK), "%s",
@@ -153,11 +153,12 @@ static void load_all(const struct layout *l)
         struct mcp_rank rank;
         struct mcp_interpreter *interpreter = layout_rank(arena, &program, r, &rank);
         const struct mcp_saved_rank saved = {interpreter, &rank, &still_calls,
-                                             (struct mcp_backend *)arena};
+                                             (struct mcp_backend *)arena, NULL};
         mcp_init_rank(arena, interpreter, &rank, &still_calls, saved.backend, OTHER_SEED);
-        cr_assert(
-            eq(int, mcp_checkpoint_newest(arena, folder, &checkpoint, &passed_over, &err), MCP_OK),
-            "%s", err.text);
+        cr_assert(eq(int,
+                     mcp_checkpoint_newest(arena, folder, NULL, &checkpoint, &passed_over, &err),
+                     MCP_OK),
+                  "%s", err.text);
         cr_assert(ne(ptr, (void *)checkpoint, NULL));
         cr_expect(eq(i64, mcp_checkpoint_state(checkpoint).sequences_seen, 320));
         cr_assert(eq(int, mcp_load_rank(&saved, checkpoint, &err), MCP_OK), "%s: %s",
@@ -219,7 +220,7 @@ Test(save, run, .init = set_up, .fini = tear_down)
     struct mcp_text passed_over = mcp_text_new(s.arena);
     struct mcp_interpreter *interpreter = layout_rank(s.arena, &program, 0, &rank);
     const struct mcp_saved_rank saved = {interpreter, &rank, &still_calls,
-                                         (struct mcp_backend *)s.arena};
+                                         (struct mcp_backend *)s.arena, NULL};
     mcp_init_rank(s.arena, interpreter, &rank, &still_calls, saved.backend, SEED);
     cr_assert(
         eq(int, mcp_load_newest(s.arena, &saved, folder, &checkpoint, &passed_over, &err), MCP_OK));
