@@ -30,7 +30,7 @@
     type *const name = reinterpret_cast<type *>(mcp_dynamic_shared)
 
 #else
-#include "shim.h"
+#include <shim.h>
 #endif
 
 #endif

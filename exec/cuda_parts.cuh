@@ -136,18 +136,30 @@ static __device__ __forceinline__ float mcp_warp_largest(float value)
 }
 
 /* Of all threads of a block that is whole warps along x, in every thread; all of them call it. */
-template <class T> static __device__ __forceinline__ T mcp_block_sum(T value)
+template <class T, int C> static __device__ __forceinline__ void mcp_block_sums(T (&value)[C])
 {
-    MCP_SHARED(T, sums, mcp_warp);
+    MCP_SHARED(T, sums, C * mcp_warp);
     const int lane = static_cast<int>(threadIdx.x) % mcp_warp;
     const int warp = static_cast<int>(threadIdx.x) / mcp_warp;
-    value = mcp_warp_sum(value);
+    const int warps = static_cast<int>(blockDim.x) / mcp_warp;
     __syncthreads(); /* what an earlier sum left has been read */
-    if (lane == 0)
-        sums[warp] = value;
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+        value[c] = mcp_warp_sum(value[c]);
+        if (lane == 0)
+            sums[c * mcp_warp + warp] = value[c];
+    }
     __syncthreads();
-    value = lane < static_cast<int>(blockDim.x) / mcp_warp ? sums[lane] : T(0);
-    return mcp_warp_sum(value);
+#pragma unroll
+    for (int c = 0; c < C; c++)
+        value[c] = mcp_warp_sum(lane < warps ? sums[c * mcp_warp + lane] : T(0));
+}
+
+template <class T> static __device__ __forceinline__ T mcp_block_sum(T value)
+{
+    T values[1] = {value};
+    mcp_block_sums(values);
+    return values[0];
 }
 
 /* --- indices --- */
@@ -175,6 +187,29 @@ static inline unsigned mcp_blocks(int64_t threads)
     return static_cast<unsigned>(mcp_ceil(threads, mcp_threads));
 }
 
+/* --- where tokens lie: struct mcp_cuda_tokens --- */
+
+/* Tokens of a piece, of which a rank's part of a sequence has 1 or 2. */
+static __host__ __device__ __forceinline__ int64_t mcp_piece_length(const mcp_cuda_tokens &t)
+{
+    return t.zigzag ? t.sequence_local / 2 : t.sequence_local;
+}
+
+/* Position of the first token of piece `piece` of context rank `rank`. */
+static __host__ __device__ __forceinline__ int64_t mcp_piece_position(const mcp_cuda_tokens &t,
+                                                                      int64_t rank, int64_t piece)
+{
+    return (piece == 0 ? rank : 2 * t.all_ranks - 1 - rank) * mcp_piece_length(t);
+}
+
+/* Position of a row, of one rank's. */
+static __device__ __forceinline__ int64_t mcp_position_of(const mcp_cuda_tokens &t, int64_t row)
+{
+    const int64_t local = row - mcp_divide(row, t.sequence_local) * t.sequence_local;
+    const int64_t length = mcp_piece_length(t), piece = local >= length;
+    return mcp_piece_position(t, t.first_rank, piece) + local - piece * length;
+}
+
 /* --- may packs of 8 be moved? --- */
 
 static inline bool mcp_is_wide(mcp_cuda_array array)
@@ -200,6 +235,13 @@ template <class... T> static inline bool mcp_are_wide(T... what)
         else                                                                                       \
             MCP_LAUNCH(kernel<1>, (grid), (block), (shared_bytes), (stream), __VA_ARGS__);         \
     } while (0)
+/* Threads for a row of so many packs: whole warps, 512 at most. */
+static inline unsigned mcp_row_threads(int64_t packs)
+{
+    return packs >= 512
+               ? 512
+               : static_cast<unsigned>(mcp_ceil(packs > 0 ? packs : 1, mcp_warp)) * mcp_warp;
+}
 static inline int mcp_width(bool wide)
 {
     return wide ? mcp_pack : 1;

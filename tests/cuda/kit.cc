@@ -149,15 +149,23 @@ void kit_compare(const std::vector<double> &got, const std::vector<double> &want
     }
 }
 
+/* A race shows in any order; ThreadSanitizer is slow. */
+#if defined(__SANITIZE_THREAD__)
+constexpr int first_order = MCP_SHIM_SHUFFLED;
+#else
+constexpr int first_order = MCP_SHIM_ASCENDING;
+#endif
+
 int main(int argc, char **argv)
 {
     static const char *const names[] = {"ascending", "descending", "shuffled"};
     const char *begins = argc > 1 ? argv[1] : "";
+    const int orders = MCP_SHIM_SHUFFLED + 1 - first_order;
     int run = 0, failed = 0;
     for (const kit_test &test : kit_tests()) {
         if (strncmp(test.name, begins, strlen(begins)) != 0)
             continue;
-        for (int order = MCP_SHIM_ASCENDING; order <= MCP_SHIM_SHUFFLED; order++) {
+        for (int order = first_order; order <= MCP_SHIM_SHUFFLED; order++) {
             mcp_shim_set_order(static_cast<mcp_shim_order>(order));
             failures = 0;
             test.run();
@@ -167,6 +175,6 @@ int main(int argc, char **argv)
                 fprintf(stderr, "FAILED %s, threads %s\n", test.name, names[order]);
         }
     }
-    printf("kernels: %d tests in 3 orders of threads, %d failed\n", run / 3, failed);
+    printf("kernels: %d tests in %d orders of threads, %d failed\n", run / orders, orders, failed);
     return failed > 0 || run == 0;
 }
