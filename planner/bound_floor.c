@@ -163,6 +163,19 @@ static void load_ends(const struct loader *l, struct mcp_floor *out)
                                                                           : last.backward.send_ns);
 }
 
+/* Messages do not wait for the reduction of the layer they come from (step/stage.c), which is
+ * a part of that layer's backward here. */
+static void pass_reductions(const struct loader *l, struct mcp_floor *out)
+{
+    double longest = out->ends[1].reduce_ns;
+    for (int pool = 0; pool < out->num_pools; pool++)
+        for (int i = 0; i < out->num_kinds; i++)
+            longest = fmax(longest, out->kinds[pool][i].reduce_ns);
+    double hidden = l->plan->overlap.data ? l->question->stack->data_overlap_frac : 0;
+    if (l->plan->zero_stage >= 2 && out->p > 1)
+        out->hop_backward_ns -= (1 - hidden) * longest + 0.5; /* prices are rounded */
+}
+
 static double room_of(const struct mcp_question *question, int64_t limit_bytes)
 {
     const struct mcp_stack *stack = question->stack;
@@ -252,6 +265,7 @@ void mcp_floor_load(struct mcp_pricer *pricer, const struct mcp_plan *plan, cons
     mcp_pricer_turn(pricer);
     load_pools(&l, out);
     load_ends(&l, out);
+    pass_reductions(&l, out);
     out->fixed_ns = step ? (double)mcp_step_fixed_ns(pricer, plan) : 0;
     if (!step)
         forget_updates(out);

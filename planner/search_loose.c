@@ -86,7 +86,7 @@ static void scale_all(struct mcp_floor *floor, double factor)
     for (int i = 0; i < 2; i++)
         scale(&floor->ends[i], factor);
     floor->hop_forward_ns *= factor;
-    floor->hop_backward_ns *= factor;
+    floor->hop_backward_ns *= floor->hop_backward_ns > 0 ? factor : 1;
     floor->send_ns *= factor;
 }
 

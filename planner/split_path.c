@@ -134,7 +134,7 @@ int64_t mcp_path_ns(const struct mcp_grid *grid, const struct mcp_path *path,
         if (k < last)
             sum += path->waits[FORWARD][k + 1] * forward->delay_ns;
         if (k > 0)
-            sum += path->waits[BACKWARD][k - 1] * backward->delay_ns;
+            sum += path->waits[BACKWARD][k - 1] * (backward->delay_ns - backward->after_ns);
     }
     sum += path->first_rank == column->rank ? column->head_ns : 0;
     sum += path->last_rank == column->rank ? column->tail_ns : 0;
@@ -188,8 +188,9 @@ static bool advance(struct play *play, int r)
     if (sender >= 0) {
         if (play->done[direction][sender] <= action->microbatch)
             return false;
+        const struct mcp_slot_price *sent = price_at(play, direction, sender);
         int64_t arrival = slot_at(play, direction, sender, action->microbatch)->end_ns +
-                          price_at(play, direction, sender)->delay_ns - price->lead_ns;
+                          sent->delay_ns - sent->after_ns - price->lead_ns;
         slot->by_message = arrival > start;
         start = arrival > start ? arrival : start;
     }

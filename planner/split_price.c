@@ -21,7 +21,8 @@ static bool same_messages(const struct mcp_stage *a, const struct mcp_stage *b)
 {
     return a->forward.send_ns == b->forward.send_ns && a->forward.delay_ns == b->forward.delay_ns &&
            a->backward.send_ns == b->backward.send_ns &&
-           a->backward.delay_ns == b->backward.delay_ns;
+           a->backward.delay_ns == b->backward.delay_ns &&
+           a->backward.after_ns == b->backward.after_ns;
 }
 
 int *mcp_stage_classes(struct mcp_splitter *s, int *num_classes)
@@ -97,7 +98,7 @@ static bool no_longer(const struct mcp_slot_price *a, const struct mcp_slot_pric
 {
     int64_t body_a = a->body_ns + a->send_ns, body_b = b->body_ns + b->send_ns;
     return body_a <= body_b && body_a + a->lead_ns <= body_b + b->lead_ns &&
-           a->delay_ns <= b->delay_ns;
+           a->delay_ns - a->after_ns <= b->delay_ns - b->after_ns;
 }
 
 /* No path is longer with `a` than with `b`. A path with the tail ends in a backward

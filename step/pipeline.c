@@ -8,7 +8,7 @@
 struct play {
     const struct mcp_pipeline *pipeline;
     const struct mcp_slot_price *prices[MCP_NUM_PASSES];
-    int64_t *ends[2]; /* forward, backward: [p v][m]; NOT_YET until that pass has ended */
+    int64_t *ends[2]; /* forward, backward: [p v][m], of what is sent; NOT_YET before */
     int *next;        /* [p] index of the rank's next action */
     struct mcp_schedule_row *rows; /* [p] */
     struct mcp_pipeline_rank *ranks;
@@ -80,7 +80,8 @@ static bool advance(struct play *play, int r, const struct mcp_action *action)
     rank->busy_ns += busy;
     rank->end_ns += busy;
     if (action->pass != MCP_PASS_BACKWARD_WEIGHT)
-        *end_of(play, action->pass != MCP_PASS_FORWARD, k, action->microbatch) = rank->end_ns;
+        *end_of(play, action->pass != MCP_PASS_FORWARD, k, action->microbatch) =
+            rank->end_ns - price->after_ns;
     if (action->pass != MCP_PASS_FORWARD && play->chunk_end_ns)
         play->chunk_end_ns[k] = rank->end_ns;
     return true;

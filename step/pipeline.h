@@ -4,7 +4,7 @@
  * and its message has come, less the lead (work that needs no message):
  *
  *     start = max(previous_end, arrival - lead)      end = start + lead + body + send
- *     arrival at the consumer = end + delay
+ *     arrival at the consumer = end - after + delay
  *
  * Between virtual stages on one rank there is no message: the slot before has ended.
  * `send` is the part of a transfer that keeps the sender's compute stream busy,
@@ -25,6 +25,7 @@ struct mcp_slot_price {
     int64_t body_ns;
     int64_t send_ns; /* 0 where nothing is sent */
     int64_t delay_ns;
+    int64_t after_ns; /* of the body, what follows the send: a reduction of gradients */
 };
 
 struct mcp_pipeline {

@@ -69,6 +69,13 @@ static void find_arrivals(struct bound *bound)
     }
 }
 
+/* From the end of a backward of stage k until its message has come, at least. */
+static int64_t way_back_ns(const struct bound *bound, int k)
+{
+    const struct mcp_slot_price *whole = &bound->pipeline->backward[k];
+    return whole->delay_ns - whole->after_ns;
+}
+
 /* What must still follow the end of a backward of stage k: its microbatch goes through stage
  * 0, with its weight gradient there, and that rank's edge. */
 static int64_t after_ns(const struct bound *bound, int k, const int64_t *tail_ns)
@@ -78,7 +85,7 @@ static int64_t after_ns(const struct bound *bound, int k, const int64_t *tail_ns
         return sum + both_ns(bound, 0) - input_ns(bound, 0);
     for (int j = k - 1; j >= 0; j--) {
         if (is_message(bound, j + 1, j))
-            sum += bound->pipeline->backward[j + 1].delay_ns + after_lead_ns(bound, j, j == 0);
+            sum += way_back_ns(bound, j + 1) + after_lead_ns(bound, j, j == 0);
         else
             sum += j == 0 ? both_ns(bound, j) : input_ns(bound, j);
     }

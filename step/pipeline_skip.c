@@ -394,7 +394,7 @@ static struct cost *read_costs(struct mcp_arena *scratch, const struct mcp_pipel
         costs[k] = (struct cost){price->lead_ns + price->body_ns + price->send_ns, NO_MESSAGE, 0};
         if (p == 1 || sender < 0 || sender >= stages)
             continue;
-        costs[k].gap = prices[sender].delay_ns - price->lead_ns;
+        costs[k].gap = prices[sender].delay_ns - prices[sender].after_ns - price->lead_ns;
         costs[k].delay = prices[sender].delay_ns;
     }
     return costs;

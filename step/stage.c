@@ -276,6 +276,16 @@ static int64_t fill_slot(const struct mcp_question *q, const struct mcp_plan *pl
     return beside;
 }
 
+/* A backward's message does not wait for the bottom layer's reduction, which follows it: what
+ * of that stands alone. */
+static int64_t after_send_ns(const struct mcp_question *q, const struct mcp_plan *plan,
+                             int64_t reduce_ns, int64_t beside_ns)
+{
+    const struct mcp_data_moves moves = {0, reduce_ns};
+    int64_t alone = mcp_data_exposed_ns(q, plan, &moves, reduce_ns);
+    return alone < beside_ns ? alone : beside_ns;
+}
+
 /* Compute of one microbatch in the parts of a backward, and gathers of its first. */
 struct backward_parts {
     int64_t whole_ns, input_ns, weight_ns, input_gather_ns;
@@ -312,6 +322,8 @@ static void price_slots(const struct mcp_question *q, const struct mcp_plan *pla
                               &out->backward);
     out->backward.lead_ns += out->lead_ns;
     out->backward.body_ns -= out->lead_ns;
+    if (plan->zero_stage >= 2 && at.previous)
+        out->backward.after_ns = after_send_ns(q, plan, out->bottom_reduce_ns, whole);
     out->beside_ns = beside + whole;
     out->moved_ns = 2 * gather + reduce;
     if (!out->splits_backward)

@@ -62,7 +62,7 @@ static void play(struct mcp_arena *arena, const struct mcp_plan *plan, int micro
     for (int k = 0; k < p * v; k++)
         prices[k] =
             (struct mcp_slot_price){plan->chunks[k].num_runs % 3, plan->chunks[k].num_layers, k % 2,
-                                    plan->chunks[k].first_layer % 5};
+                                    plan->chunks[k].first_layer % 5, 0};
     struct mcp_pipeline pipeline = {.schedule = plan->schedule,
                                     .pipeline_parallel = p,
                                     .virtual_stages = v,

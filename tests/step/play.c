@@ -156,6 +156,19 @@ static struct once *once_of(const struct player *player, struct reading *reading
     return &reading->once[chunk];
 }
 
+static int64_t alone(const struct player *player, struct mcp_data_moves moves)
+{
+    int64_t all_ns = moves.gather_ns + moves.reduce_ns;
+    return mcp_data_exposed_ns(player->question, &player->program->plan, &moves, all_ns);
+}
+
+/* The first gather and the last reduction have no slot to hide in. */
+static int64_t unhidden(const struct player *player, struct mcp_data_moves moves)
+{
+    int64_t all_ns = moves.gather_ns + moves.reduce_ns;
+    return all_ns - alone(player, moves);
+}
+
 static void read_entry(struct player *player, struct reading *reading, const struct mcp_slot *slot,
                        const struct mcp_entry *entry, struct played_slot *played)
 {
@@ -171,6 +184,8 @@ static void read_entry(struct player *player, struct reading *reading, const str
     } else if (entry->role == MCP_GATHER) {
         once_of(player, reading, entry->layer)->gather_ns += price->time_ns;
     } else if (entry->role == MCP_REDUCE) {
+        if (played->sends != 0 && player->program->plan.zero_stage >= 2)
+            played->price.after_ns = alone(player, (struct mcp_data_moves){0, price->time_ns});
         reading->moves.reduce_ns += player->program->plan.zero_stage >= 2 ? price->time_ns : 0;
         once_of(player, reading, entry->layer)->reduce_ns += price->time_ns;
         reading->last_reduce_ns = price->time_ns;
@@ -199,16 +214,11 @@ static void read_slot(struct player *player, struct reading *reading, const stru
                                          reading->compute_ns);
     played.price.lead_ns = reading->lead_ns;
     played.price.body_ns = reading->compute_ns + beside - reading->lead_ns;
+    if (played.price.after_ns > beside)
+        played.price.after_ns = beside;
     if (played.receives != 0 && played.sends == 0) /* no send runs beside this receive */
         played.price.lead_ns += played.back_ns;
     class->slots[class->num_slots++] = played;
-}
-
-/* The first gather and the last reduction have no slot to hide in. */
-static int64_t unhidden(const struct player *player, struct mcp_data_moves moves)
-{
-    int64_t all_ns = moves.gather_ns + moves.reduce_ns;
-    return all_ns - mcp_data_exposed_ns(player->question, &player->program->plan, &moves, all_ns);
 }
 
 static void price_edges(struct player *player, const struct reading *reading)
@@ -297,7 +307,7 @@ static bool run_slot(const struct player *player, struct rank *ranks, int r)
     if (slot->sends != 0) {
         struct rank *peer = &ranks[rank->neighbours[side(slot->sends)]];
         int to = !side(slot->sends) + 2 * slot->mirrored;
-        peer->mail[to][peer->posted[to]++] = rank->now_ns + price->delay_ns;
+        peer->mail[to][peer->posted[to]++] = rank->now_ns - price->after_ns + price->delay_ns;
     }
     rank->next_slot++;
     return true;

@@ -27,13 +27,13 @@ static int below(struct random *random, int limit)
 static struct mcp_slot_price random_price(struct random *random, int kind)
 {
     if (kind == 0)
-        return (struct mcp_slot_price){0, 1000, 0, 0};
+        return (struct mcp_slot_price){.body_ns = 1000};
     if (kind == 1)
         return (struct mcp_slot_price){below(random, 4), 1 + below(random, 8), below(random, 2),
-                                       below(random, 6)};
+                                       below(random, 6), below(random, 2)};
     return (struct mcp_slot_price){below(random, 2) * below(random, 40000),
                                    70000 + below(random, 60000), below(random, 9000),
-                                   below(random, 30000)};
+                                   below(random, 30000), below(random, 2) * below(random, 70000)};
 }
 
 struct game {
@@ -170,8 +170,8 @@ ParameterizedTest(struct case_bubble *c, pipeline, bubble)
 {
     struct mcp_pipeline_rank ranks[MAX_STAGES];
     const int64_t f = 1000, b = 2000, ideal = (int64_t)c->m * c->v * (f + b);
-    int64_t end = play_equal(c->schedule, c->p, c->v, c->m, (struct mcp_slot_price){0, f, 0, 0},
-                             (struct mcp_slot_price){0, b, 0, 0}, ranks);
+    int64_t end = play_equal(c->schedule, c->p, c->v, c->m, (struct mcp_slot_price){0, f, 0, 0, 0},
+                             (struct mcp_slot_price){0, b, 0, 0, 0}, ranks);
     cr_expect(eq(i64, end, ideal + (c->p - 1) * (f + b)));
     for (int r = 0; r < c->p; r++) {
         cr_expect(eq(i64, ranks[r].busy_ns, ideal));
@@ -185,8 +185,8 @@ ParameterizedTest(struct case_bubble *c, pipeline, bubble)
 Test(pipeline, one_microbatch)
 {
     struct mcp_pipeline_rank ranks[MAX_STAGES];
-    int64_t end = play_equal(MCP_1F1B, 8, 1, 1, (struct mcp_slot_price){0, 100, 7, 10},
-                             (struct mcp_slot_price){0, 200, 3, 20}, ranks);
+    int64_t end = play_equal(MCP_1F1B, 8, 1, 1, (struct mcp_slot_price){0, 100, 7, 10, 0},
+                             (struct mcp_slot_price){0, 200, 3, 20, 0}, ranks);
     cr_expect(eq(i64, end, (int64_t)(8 * 107 + 8 * 203 + 7 * 10 + 7 * 20)));
     cr_expect(eq(i64, ranks[0].exposed_ns, (int64_t)20));
     cr_expect(eq(i64, ranks[7].exposed_ns, (int64_t)10));
@@ -197,8 +197,8 @@ Test(pipeline, one_microbatch)
 Test(pipeline, lead_hides_in_the_wait)
 {
     struct mcp_arena *arena = mcp_arena_new();
-    struct mcp_slot_price forward[2] = {{0, 100, 0, 50}, {0, 100, 0, 0}};
-    struct mcp_slot_price backward[2] = {{60, 140, 0, 0}, {60, 140, 0, 50}};
+    struct mcp_slot_price forward[2] = {{0, 100, 0, 50, 0}, {0, 100, 0, 0, 0}};
+    struct mcp_slot_price backward[2] = {{60, 140, 0, 0, 0}, {60, 140, 0, 50, 0}};
     struct mcp_pipeline pipeline = {.schedule = MCP_1F1B,
                                     .pipeline_parallel = 2,
                                     .virtual_stages = 1,
@@ -266,7 +266,7 @@ ParameterizedTest(struct case_zero_bubble *c, pipeline, zero_bubble)
 Test(pipeline, messages_slow_the_steady_state)
 {
     struct mcp_pipeline_rank ranks[MAX_STAGES];
-    struct mcp_slot_price forward = {0, 1000, 0, 400}, backward = {0, 2000, 0, 400};
+    struct mcp_slot_price forward = {0, 1000, 0, 400, 0}, backward = {0, 2000, 0, 400, 0};
     int64_t shorter = play_equal(MCP_1F1B, 16, 1, 160, forward, backward, ranks);
     int64_t longer = play_equal(MCP_1F1B, 16, 1, 320, forward, backward, ranks);
     cr_expect(eq(i64, longer - shorter, (int64_t)160 * 3750));
@@ -321,8 +321,8 @@ Test(pipeline, lower_bounds_are_admissible)
         int64_t t[16], b[16], total = 0;
         int p = 1 + below(&random, 16), m = 1 + below(&random, 100), c = below(&random, 4) * 100;
         for (int s = 0; s < p; s++) {
-            forward[s] = (struct mcp_slot_price){0, 700 + below(&random, 600), 0, c};
-            backward[s] = (struct mcp_slot_price){0, 1400 + below(&random, 1200), 0, c};
+            forward[s] = (struct mcp_slot_price){0, 700 + below(&random, 600), 0, c, 0};
+            backward[s] = (struct mcp_slot_price){0, 1400 + below(&random, 1200), 0, c, 0};
             b[s] = backward[s].body_ns;
             total += t[s] = forward[s].body_ns + b[s];
         }

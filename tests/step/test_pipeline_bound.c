@@ -38,6 +38,7 @@ static void draw_prices(uint64_t *dice, struct game *game, bool messages)
         game->prices[MCP_PASS_BACKWARD_WEIGHT][k] =
             (struct mcp_slot_price){.body_ns = 20 + below(dice, 60)};
         game->prices[MCP_PASS_BACKWARD][k].body_ns = 90 + below(dice, 80);
+        game->prices[MCP_PASS_BACKWARD][k].after_ns = messages ? below(dice, 90) : 0;
         game->release_ns[k] = messages ? below(dice, 100) : 0;
         game->tail_ns[k] = messages ? below(dice, 100) : 0;
     }
