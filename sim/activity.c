@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-static const double full_link = 1 + 1e-6;
-
 struct list {
     struct mcp_sim_activity *items;
     int count;
@@ -157,9 +155,9 @@ static bool change_load(struct mcp_sim_activities *all, const struct mcp_sim_flo
     bool contended = false;
     for (int i = 0; i < flow->num_links; i++) {
         double *load = &all->load[flow->links[i]];
-        contended = contended || *load > full_link;
+        contended = contended || *load > MCP_SIM_FULL_LINK;
         *load += sign * flow->loads[i];
-        contended = contended || *load > full_link;
+        contended = contended || *load > MCP_SIM_FULL_LINK;
     }
     return contended;
 }
@@ -197,7 +195,8 @@ static void begin_phase(struct mcp_sim_activities *all, struct mcp_sim_activity 
     find_next(&all->lists[activity->class]);
 }
 
-void mcp_sim_start(struct mcp_sim_activities *all, const struct mcp_sim_activity *activity)
+static struct mcp_sim_activity *add(struct mcp_sim_activities *all,
+                                    const struct mcp_sim_activity *activity)
 {
     struct list *list = &all->lists[activity->class];
     list->items = mcp_grow(all->arena, list->items, (size_t)list->count, &list->capacity,
@@ -207,6 +206,39 @@ void mcp_sim_start(struct mcp_sim_activities *all, const struct mcp_sim_activity
     item->start_ns = all->now_ns;
     item->end_ns = all->now_ns + item->fixed_ns;
     item->number = all->started++;
+    return item;
+}
+
+void mcp_sim_start(struct mcp_sim_activities *all, const struct mcp_sim_activity *activity)
+{
+    add(all, activity);
+    find_next(&all->lists[activity->class]);
+}
+
+void mcp_sim_resume(struct mcp_sim_activities *all, const struct mcp_sim_activity *activity,
+                    int64_t elapsed_ns)
+{
+    struct mcp_sim_activity *item = add(all, activity);
+    item->start_ns -= elapsed_ns;
+    while (elapsed_ns >= item->fixed_ns + item->shared_ns && item->num_more > 0) {
+        elapsed_ns -= item->fixed_ns + item->shared_ns;
+        mcp_sim_use_ports(item, item->more, item->num_more);
+    }
+    item->end_ns = all->now_ns + item->fixed_ns - elapsed_ns;
+    if (elapsed_ns >= item->fixed_ns && item->shared_ns > 0) {
+        item->shared_ns -= elapsed_ns - item->fixed_ns;
+        begin_sharing(all, item);
+    }
+    find_next(&all->lists[activity->class]);
+}
+
+void mcp_sim_drop_block(struct mcp_sim_activities *all, int class)
+{
+    struct list *list = &all->lists[class];
+    int i = 0;
+    while (list->items[i].kind != MCP_SIM_BLOCK)
+        i++;
+    list->items[i] = list->items[--list->count];
     find_next(list);
 }
 

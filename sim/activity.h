@@ -12,6 +12,7 @@
 
 enum mcp_sim_activity_kind {
     MCP_SIM_OP,
+    MCP_SIM_BLOCK, /* all ops of a block, while nobody contends for their links */
     MCP_SIM_DATA,
     MCP_SIM_NEAR, /* the part of a message that keeps its sender busy */
     MCP_SIM_FAR,  /* the part that does not */
@@ -48,6 +49,11 @@ struct mcp_sim_activities *mcp_sim_activities_new(struct mcp_arena *arena, int n
 void mcp_sim_activities_restart(struct mcp_sim_activities *all);
 int64_t mcp_sim_now(const struct mcp_sim_activities *all);
 void mcp_sim_start(struct mcp_sim_activities *all, const struct mcp_sim_activity *activity);
+/* One that has been under way for elapsed_ns, with its links to itself. */
+void mcp_sim_resume(struct mcp_sim_activities *all, const struct mcp_sim_activity *activity,
+                    int64_t elapsed_ns);
+/* Takes the class's block, which must be under way, out before its end. */
+void mcp_sim_drop_block(struct mcp_sim_activities *all, int class);
 /* The next one that ends, taken out; time is then its end. False when none is left. */
 bool mcp_sim_next(struct mcp_sim_activities *all, struct mcp_sim_activity *out);
 

@@ -141,6 +141,55 @@ static void join_ops(struct mcp_arena *arena, const struct mcp_block *block,
     }
 }
 
+/* --- a block alone --- */
+
+/* Ops wait for earlier ones, so one pass finds when each begins. */
+static void find_starts(struct mcp_sim_block *block)
+{
+    block->alone_ns = block->host_ns;
+    for (int i = 0; i < block->num_ops; i++) {
+        const struct mcp_sim_op *op = &block->ops[i];
+        int64_t end_ns = op->alone_ns + op->time_ns;
+        block->alone_ns = end_ns > block->alone_ns ? end_ns : block->alone_ns;
+        for (int a = 0; a < op->num_after; a++) {
+            struct mcp_sim_op *next = &block->ops[block->after[op->first_after + a]];
+            next->alone_ns = end_ns > next->alone_ns ? end_ns : next->alone_ns;
+        }
+    }
+}
+
+/* Do the transfers under way at start_ns ask more of a tier's port than it has? */
+static bool overfills(const struct mcp_sim_block *block, int64_t start_ns, int tier)
+{
+    double load = 0;
+    for (int i = 0; i < block->num_ops; i++) {
+        int64_t at_ns = block->ops[i].alone_ns;
+        for (int p = 0; p < block->ops[i].num_phases; p++) {
+            const struct mcp_sim_phase *phase = &block->ops[i].phases[p];
+            int64_t from_ns = at_ns + phase->fixed_ns;
+            at_ns = from_ns + phase->shared_ns;
+            load += from_ns <= start_ns && start_ns < at_ns ? phase->shape.loads[tier] : 0;
+        }
+    }
+    return load > MCP_SIM_FULL_LINK;
+}
+
+static bool meets_itself(const struct mcp_sim_block *block)
+{
+    for (int i = 0; i < block->num_ops; i++) {
+        int64_t at_ns = block->ops[i].alone_ns;
+        for (int p = 0; p < block->ops[i].num_phases; p++) {
+            const struct mcp_sim_phase *phase = &block->ops[i].phases[p];
+            at_ns += phase->fixed_ns;
+            for (int tier = 0; tier < MCP_MAX_TIERS; tier++)
+                if (phase->shape.loads[tier] > 0 && overfills(block, at_ns, tier))
+                    return true;
+            at_ns += phase->shared_ns;
+        }
+    }
+    return false;
+}
+
 static void make_block(struct mcp_sim_blocks *blocks, const struct mcp_pricing *pricing,
                        const struct mcp_block *block, struct mcp_sim_block *out)
 {
@@ -155,6 +204,8 @@ static void make_block(struct mcp_sim_blocks *blocks, const struct mcp_pricing *
     }
     join_ops(blocks->arena, block, out);
     out->host_ns = mcp_to_ns(launches * each);
+    find_starts(out);
+    out->meets_itself = meets_itself(out);
 }
 
 struct mcp_sim_blocks *mcp_sim_blocks_new(struct mcp_arena *arena,

@@ -8,6 +8,9 @@
 
 #include "sim/steps.h"
 
+/* More is asked of a link than it has: rounding left out. */
+#define MCP_SIM_FULL_LINK (1 + 1e-6)
+
 /* How a transfer lies on the tiers: what it fills of a rank's port in each. */
 struct mcp_sim_shape {
     double loads[MCP_MAX_TIERS];
@@ -27,6 +30,7 @@ struct mcp_sim_op {
     const struct mcp_sim_phase *phases;
     int num_before; /* ops it waits for */
     int first_after, num_after;
+    int64_t alone_ns; /* after the block's start, where nothing else is on the links */
 };
 
 struct mcp_sim_block {
@@ -34,6 +38,8 @@ struct mcp_sim_block {
     struct mcp_sim_op *ops;
     int *after; /* ops that wait for one, by first_after */
     int64_t host_ns;
+    int64_t alone_ns;  /* until all of it has ended, launches included */
+    bool meets_itself; /* its own transfers ask more of a port than that has */
 };
 
 /* [class's pool][type][role] of `steps`; made when first asked for. */

@@ -54,7 +54,7 @@ static int64_t stretched_ns(const struct mcp_sim_rank *rank, const struct mcp_si
     return stretches ? llround((double)op->time_ns * rank->stretch.largest) : op->time_ns;
 }
 
-static void start_op(struct mcp_sim_ops_play *play, int c, int index)
+void mcp_sim_ops_start_op(const struct mcp_sim_ops_play *play, int c, int index, int64_t elapsed_ns)
 {
     const struct mcp_sim_op *op = &play->ranks[c].block->ops[index];
     struct mcp_sim_activity activity = {.kind = MCP_SIM_OP,
@@ -63,7 +63,10 @@ static void start_op(struct mcp_sim_ops_play *play, int c, int index)
                                         .fixed_ns = stretched_ns(&play->ranks[c], op)};
     if (op->num_phases > 0)
         mcp_sim_use_ports(&activity, op->phases, op->num_phases);
-    mcp_sim_start(play->activities, &activity);
+    if (elapsed_ns > 0)
+        mcp_sim_resume(play->activities, &activity, elapsed_ns);
+    else
+        mcp_sim_start(play->activities, &activity);
 }
 
 static void start_block(struct mcp_sim_ops_play *play, int c, const struct mcp_sim_step *step)
@@ -74,11 +77,13 @@ static void start_block(struct mcp_sim_ops_play *play, int c, const struct mcp_s
     rank->extra_ns = 0;
     rank->extra_cost = play->unequal.group_cost;
     rank->step_start_ns = mcp_sim_ops_now(play);
+    if (mcp_sim_ops_fold(play, c))
+        return;
     for (int i = 0; i < rank->block->num_ops; i++)
         rank->left_before[i] = rank->block->ops[i].num_before;
     for (int i = 0; i < rank->block->num_ops; i++)
         if (rank->block->ops[i].num_before == 0)
-            start_op(play, c, i);
+            mcp_sim_ops_start_op(play, c, i, 0);
 }
 
 /* What slower ranks add to a block: their mean is compute, the rest waiting for the
@@ -123,6 +128,15 @@ static void finish_block(struct mcp_sim_ops_play *play, int c)
     mcp_sim_ops_advance(play, c);
 }
 
+void mcp_sim_ops_await_launches(const struct mcp_sim_ops_play *play, int c)
+{
+    struct mcp_sim_rank *rank = &play->ranks[c];
+    int64_t host_end_ns = rank->step_start_ns + rank->block->host_ns;
+    rank->phase = 2; /* the device waits for launches */
+    rank->extra_cost = MCP_COST_HOST;
+    mcp_sim_ops_timer(play, c, host_end_ns - mcp_sim_ops_now(play));
+}
+
 static void end_op(struct mcp_sim_ops_play *play, const struct mcp_sim_activity *activity)
 {
     int c = activity->class;
@@ -142,18 +156,15 @@ static void end_op(struct mcp_sim_ops_play *play, const struct mcp_sim_activity 
     for (int i = 0; i < op->num_after; i++) {
         int next = rank->block->after[op->first_after + i];
         if (--rank->left_before[next] == 0)
-            start_op(play, c, next);
+            mcp_sim_ops_start_op(play, c, next, 0);
     }
     if (--rank->ops_left > 0)
         return;
     int64_t host_end_ns = rank->step_start_ns + rank->block->host_ns;
-    if (host_end_ns > mcp_sim_ops_now(play)) {
-        rank->phase = 2; /* the device waits for launches */
-        rank->extra_cost = MCP_COST_HOST;
-        mcp_sim_ops_timer(play, c, host_end_ns - mcp_sim_ops_now(play));
-    } else {
+    if (host_end_ns > mcp_sim_ops_now(play))
+        mcp_sim_ops_await_launches(play, c);
+    else
         finish_block(play, c);
-    }
 }
 
 /* --- messages --- */
@@ -162,6 +173,13 @@ static int peer_of(const struct mcp_sim_ops_play *play, int c, int side)
 {
     int p = play->program->num_classes;
     return (c + (side ? 1 : p - 1)) % p;
+}
+
+/* Both ends' ports are in use while `change` messages more are under way. */
+static void count_message(struct mcp_sim_ops_play *play, int c, int side, int change)
+{
+    play->ranks[c].messages += change;
+    play->ranks[peer_of(play, c, side)].messages += change;
 }
 
 /* `part_ns` of the message, of which its latency comes first. */
@@ -180,6 +198,8 @@ static void start_message(struct mcp_sim_ops_play *play, int c, enum mcp_sim_act
     activity.shared_ns = part_ns - activity.fixed_ns;
     activity.sent_ns = play->ranks[c].step_start_ns;
     mcp_sim_use_route(&activity, &shape, peer_of(play, c, step->side));
+    count_message(play, c, step->side, 1);
+    mcp_sim_ops_unfold(play, peer_of(play, c, step->side));
     mcp_sim_start(play->activities, &activity);
 }
 
@@ -189,6 +209,7 @@ static void end_near(struct mcp_sim_ops_play *play, const struct mcp_sim_activit
     struct mcp_sim_rank *rank = &play->ranks[c];
     const struct mcp_sim_step *step = step_of(play, c);
     int64_t time_ns = mcp_sim_ops_now(play) - activity->start_ns;
+    count_message(play, c, step->side, -1);
     rank->busy_s += mcp_sim_seconds(time_ns);
     rank->cost_s[MCP_COST_PIPELINE] += mcp_sim_seconds(time_ns);
     rank->comm_s[MCP_COST_PIPELINE] += mcp_sim_seconds(step->time_ns + step->delay_ns);
@@ -211,6 +232,7 @@ static void end_far(struct mcp_sim_ops_play *play, const struct mcp_sim_activity
     int to = peer_of(play, activity->class, activity->index % 2);
     struct mcp_sim_mail *mail = &play->ranks[to].mail[activity->index / 2];
     int64_t now = mcp_sim_ops_now(play);
+    count_message(play, activity->class, activity->index % 2, -1);
     mail->items[mail->posted++] =
         (struct mcp_sim_message){activity->sent_ns, now, now - activity->start_ns};
     play->out->events++;
@@ -376,6 +398,11 @@ void mcp_sim_ops_end_activity(struct mcp_sim_ops_play *play,
     switch (activity->kind) {
     case MCP_SIM_OP:
         end_op(play, activity);
+        return;
+    case MCP_SIM_BLOCK:
+        play->ranks[activity->class].folded = false;
+        play->out->events++;
+        finish_block(play, activity->class);
         return;
     case MCP_SIM_DATA:
         mcp_sim_ops_end_transfer(play, activity);

@@ -34,6 +34,8 @@ struct mcp_sim_rank {
     const struct mcp_sim_block *block;
     int *left_before; /* [largest block] */
     int ops_left;
+    bool folded;      /* one event stands for all of its ops */
+    int messages;     /* under way, in and out */
     int64_t extra_ns; /* by which shared links slowed its slowest transfer */
     enum mcp_cost extra_cost;
     /* data stream: first in, first out */
@@ -83,6 +85,15 @@ void mcp_sim_ops_advance(struct mcp_sim_ops_play *play, int c);
 void mcp_sim_ops_end_activity(struct mcp_sim_ops_play *play,
                               const struct mcp_sim_activity *activity);
 
+/* Blocks as one event each (ops_fold.c). May the rank's block at hand be one? Then starts it. */
+bool mcp_sim_ops_fold(const struct mcp_sim_ops_play *play, int c);
+/* A folded block of the rank, if it has one at work, goes on op by op. */
+void mcp_sim_ops_unfold(const struct mcp_sim_ops_play *play, int c);
+
+/* Where all ops of the block have ended before the host has launched them. */
+void mcp_sim_ops_await_launches(const struct mcp_sim_ops_play *play, int c);
+void mcp_sim_ops_start_op(const struct mcp_sim_ops_play *play, int c, int index,
+                          int64_t elapsed_ns);
 /* The data stream (ops_data.c). */
 void mcp_sim_ops_queue_transfer(struct mcp_sim_ops_play *play, int c,
                                 const struct mcp_sim_step *step);

@@ -55,18 +55,45 @@ static void expect_same(const struct drawn *d)
     }
 }
 
+/* Whoever takes spans has every op played. */
+static void take_no_notice(void *context, const struct mcp_sim_span *span)
+{
+    (void)context;
+    cr_assert(gt(i64, span->end_ns, span->start_ns));
+}
+
 Test(sim_ops, alone_they_take_what_entries_do)
 {
     for (int seed = 0; seed < NUM_PLANS; seed++) {
         struct mcp_arena *arena = mcp_arena_new();
         struct drawn *d = MCP_NEW(arena, struct drawn);
-        const struct mcp_sim_ops_options alone = {.shared_links = false};
+        const struct mcp_sim_ops_options alone = {.shared_links = false, .span = take_no_notice};
         draw(arena, seed, d);
         mcp_sim_play_ops(arena, &d->random.question, &d->program, &alone, &d->ops);
         expect_same(d);
         expect_whole(d, &d->ops);
         mcp_arena_free(arena);
     }
+}
+
+/* Blocks that are one event until somebody contends for their links, against all ops. */
+Test(sim_ops, folded_blocks_change_nothing)
+{
+    int64_t folded = 0, unfolded = 0;
+    for (int seed = 0; seed < NUM_PLANS; seed++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct drawn *d = MCP_NEW(arena, struct drawn);
+        struct mcp_sim_ops_options options = {.shared_links = true};
+        draw(arena, seed, d);
+        mcp_sim_play_ops(arena, &d->random.question, &d->program, &options, &d->entries);
+        options.span = take_no_notice;
+        mcp_sim_play_ops(arena, &d->random.question, &d->program, &options, &d->ops);
+        expect_same(d);
+        folded += d->entries.events;
+        unfolded += d->ops.events;
+        mcp_arena_free(arena);
+    }
+    cr_expect(lt(i64, folded, unfolded / 2));
 }
 
 /* What is shared can only be slower, but where a slower message lets another pass. */
