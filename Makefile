@@ -39,12 +39,15 @@ HEADERS   := $(wildcard $(addsuffix /*.h,$(FOLDERS)))
 BENCH_SRC := $(wildcard tests/bench/*.c)
 FUZZ_SRC  := $(wildcard tests/fuzz/fuzz_*.c)
 RANKS_SRC := $(wildcard tests/exec/ranks*.c)
-TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/% $(filter-out %_cases.c,$(RANKS_SRC)),$(wildcard tests/*/*.c))
+CUDA_RANKS := $(wildcard tests/cuda/ranks_*.c)
+FAKE_SRC  := $(wildcard tests/cuda/fake/*.c)
+TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/% $(CUDA_RANKS) $(filter-out %_cases.c,$(RANKS_SRC)), \
+               $(wildcard tests/*/*.c))
 PRESETS   := $(wildcard models/*.json topologies/*.json topologies/gpus/*.json stacks/*.json \
                         reports/page.*)
 MAIN_SRC  := $(wildcard exec/main_*.c)
-ALL_C     := $(LIB_SRC) $(CLI_SRC) $(CPU_SRC) $(MAIN_SRC) $(TEST_SRC) $(RANKS_SRC) $(BENCH_SRC) \
-             $(FUZZ_SRC)
+ALL_C     := $(LIB_SRC) $(CLI_SRC) $(CPU_SRC) $(CUDA_SRC) $(MAIN_SRC) $(TEST_SRC) $(RANKS_SRC) \
+             $(CUDA_RANKS) $(FAKE_SRC) $(BENCH_SRC) $(FUZZ_SRC)
 obj        = $(patsubst %,$(BUILD)/%.o,$(1))
 
 # Each library is wanted by one file alone.
@@ -56,16 +59,23 @@ OPENMP := $(if $(wildcard planner/search.c),-fopenmp)
 BLAS   := -lopenblas
 MPI_CC := $(shell command -v mpicc 2> /dev/null)
 MPI_LIBS := $(if $(MPI_CC),$(shell $(MPI_CC) --showme:link 2> /dev/null))
+# CUDA=0: nothing of CUDA's toolkit, though it may be here. Kernels are played by the host in tests.
+CUDA      ?= 1
+NVCC      ?= $(if $(filter-out 0,$(CUDA)),$(firstword $(shell command -v nvcc 2> /dev/null) $(wildcard /usr/local/cuda/bin/nvcc)))
+CUDA_HOME := $(if $(NVCC),$(patsubst %/bin/nvcc,%,$(realpath $(NVCC))))
+CUDA_LIBS  = $(addprefix -L,$(wildcard $(CUDA_HOME)/lib64 $(CUDA_HOME)/lib)) -lcublasLt -lnccl -lcudart -lstdc++ -lpthread
+CUDA_ARCH := 80 90 100
+CUDA_PROGRAM := $(if $(and $(NVCC),$(filter exec/main_cuda.c,$(MAIN_SRC)),$(filter release,$(CONFIG))),$(BUILD)/mcpplan-exec-cuda)
 MPI_INCLUDES := $(if $(MPI_CC),$(patsubst -I%,-isystem %,$(shell $(MPI_CC) --showme:compile 2> /dev/null)))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all executors man deps check tests asan tsan fuzz fuzzers torture report-check bench bench-train validate demo \
+.PHONY: all executors cuda-gate man deps check tests asan tsan fuzz fuzzers torture report-check bench bench-train validate demo \
         tidy format rules headers install help clean
 
 all: $(BUILD)/mcpplan executors      ## build the programs and the library
 # Without MPI on the machine there is nothing to run plans with; make deps installs it.
-executors: $(if $(MPI_CC),$(patsubst exec/main_cpu.c,$(BUILD)/mcpplan-exec-cpu,$(MAIN_SRC)))
+executors: $(if $(MPI_CC),$(BUILD)/mcpplan-exec-cpu) $(CUDA_PROGRAM)
 	$(if $(MPI_CC),,@echo "  NOTE  no mpicc here: mcpplan-exec-cpu is not built (make deps installs it)")
 
 $(BUILD)/libmcpplan.a: $(call obj,$(LIB_SRC)) $(BUILD)/presets.o $(BUILD)/files
@@ -76,7 +86,7 @@ $(BUILD)/mcpplan: $(call obj,$(CLI_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
 $(BUILD)/mcpplan-exec-cpu: $(call obj,exec/main_cpu.c $(CPU_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(MPI_LIBS) $(LDLIBS)
-$(BUILD)/tests/unit: $(call obj,$(TEST_SRC) $(KERNELS)) $(BUILD)/libmcpplan.a $(BUILD)/files \
+$(BUILD)/tests/unit: $(call obj,$(TEST_SRC) $(FAKE_SRC) $(KERNELS)) $(BUILD)/libmcpplan.a $(BUILD)/files \
                      $(BUILD)/tests/fake_nvml.so $(if $(MPI_CC),$(patsubst %,$(BUILD)/tests/ranks,$(firstword $(RANKS_SRC))))
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) -lcriterion $(BLAS) $(LDLIBS)
@@ -100,6 +110,25 @@ $(BUILD)/%.cc.o: %.cc $(BUILD)/flags
 	@mkdir -p $(@D); echo "  CXX   $<"
 	$(Q)$(CXX) $(CPPFLAGS) $(SHIM_CXXFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/tests/cuda/shim/shim.cc.o: override SHIM_CXXFLAGS := $(if $(filter tsan,$(CONFIG)),$(subst -fsanitize=thread,-DMCP_SHIM_TSAN,$(SHIM_CXXFLAGS)),$(SHIM_CXXFLAGS))
+# The backend of GPUs on fakes of CUDA, cuBLASLt and NCCL: ranks are threads.
+$(BUILD)/tests/cuda/ranks: $(call obj,$(CUDA_RANKS) tests/exec/ranks_cases.c $(CUDA_SRC) $(FAKE_SRC) $(KERNELS_CU) \
+                             tests/cuda/shim/shim.cc) $(BUILD)/libmcpplan.a $(BUILD)/files
+	@echo "  LINK  $@"
+	$(Q)$(CXX) $(CFLAGS_$(CONFIG)) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) -lpthread $(LDLIBS)
+$(call obj,$(CUDA_SRC) $(CUDA_RANKS) $(FAKE_SRC) $(wildcard tests/cuda/*.c)): override CPPFLAGS += -Itests/cuda/fake/include
+# The same against the toolkit: no warning, no spilled register. tools/cuda_gate.sh reads the logs.
+CUDA_OBJ := $(patsubst %,$(BUILD)/cuda/%.o,$(CUDA_SRC) $(KERNELS_CU))
+$(BUILD)/cuda/%.c.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D); echo "  CC    $< (CUDA)"
+	$(Q)$(CC) $(CPPFLAGS) -isystem $(CUDA_HOME)/include $(CFLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/cuda/%.cu.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D); echo "  NVCC  $<"
+	$(Q)$(NVCC) -std=c++17 -O3 -I. $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
+	  -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH)) \
+	  -Xptxas -v,-warn-spills -Werror all-warnings -MMD -MP -c -o $@ $< 2> $@.log || { cat $@.log; exit 1; }
+$(BUILD)/mcpplan-exec-cuda: $(BUILD)/cuda/exec/main_cuda.c.o $(CUDA_OBJ) $(BUILD)/libmcpplan.a $(BUILD)/files
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(CUDA_LIBS) $(LDLIBS)
 # What the tests open in the place of NVIDIA's library.
 $(BUILD)/tests/fake_nvml.so: tests/topologies/fake/nvml.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -116,7 +145,7 @@ $(BUILD)/presets.c: $(PRESETS) tools/presets.sh $(BUILD)/files
 	$(Q)tools/presets.sh $(PRESETS) > $@
 $(BUILD)/presets.o: $(BUILD)/presets.c core/preset.h $(BUILD)/flags
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
--include $(patsubst %.o,%.d,$(call obj,$(ALL_C) $(KERNELS_CU) $(KERNELS_TEST)))
+-include $(patsubst %.o,%.d,$(call obj,$(ALL_C) $(KERNELS_CU) $(KERNELS_TEST)) $(CUDA_OBJ))
 .SECONDARY: $(call obj,$(BENCH_SRC) $(FUZZ_SRC))
 
 # Two stamps for what make cannot see: other flags recompile, a file come or gone relinks.
@@ -167,6 +196,8 @@ fuzzers: $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRC))
 torture: deps                        ## kill ranks of a run at random moments, KILLS times
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tools/torture.sh $(BUILD)/mcpplan $(KILLS)
+cuda-gate: $(if $(NVCC),$(CUDA_OBJ) $(CUDA_PROGRAM))  ## kernels by nvcc: no warning, no spill; registers listed
+	$(if $(NVCC),$(Q)tools/cuda_gate.sh $(CUDA_HOME) $(BUILD)/cuda,@echo "cuda-gate: not run: no nvcc here, or CUDA=0")
 # What users see: reports in the browser that Debian has.
 report-check:                        ## open reports in a headless Chromium
 	$(Q)tools/deps.sh chromium fonts-dejavu-core

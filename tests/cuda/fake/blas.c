@@ -316,7 +316,8 @@ static void run_product(struct fake_op *op)
             store(p, at, p->alpha * row[j] + old);
         }
     }
-    memset(p->workspace, 0xff, p->workspace_bytes);
+    if (p->workspace_bytes > 0)
+        memset(p->workspace, 0xff, p->workspace_bytes);
     free(a);
     free(b);
     free(row);
