@@ -155,17 +155,6 @@ static void end_op(struct mcp_backend *b, struct stream *s)
     b->moved_s = times_of(s, s->reached)->end_s = mcp_cpu_clock();
 }
 
-/* The part of a buffer that this tensor rank sends where messages are shared out. */
-static void pick_part(const struct mcp_launch *launch, struct mcp_cpu_transfer *t)
-{
-    int64_t bytes = t->elements * (int64_t)mcp_dtype_bytes((enum mcp_dtype)t->dtype);
-    int64_t skip = launch->rank->at.tensor * bytes;
-    if (launch->op->function == MCP_FN_SEND && bytes < launch->read_bytes[0])
-        t->from += skip;
-    if (launch->op->function == MCP_FN_RECEIVE && bytes < launch->write_bytes[0])
-        t->to += skip;
-}
-
 /* Over as soon as it has been copied; its time ends when it is taken. */
 static enum mcp_status send(struct mcp_backend *b, struct stream *s, struct mcp_error *err)
 {
@@ -187,7 +176,6 @@ static enum mcp_status start(struct mcp_backend *b, struct stream *s, const stru
         return MCP_OK;
     }
     mcp_cpu_transfer_set(&op->launch, s->channels[op->launch.op->group], &s->transfer);
-    pick_part(&op->launch, &s->transfer);
     *done = op->launch.op->function == MCP_FN_SEND;
     if (*done)
         return send(b, s, err);
@@ -291,11 +279,11 @@ static enum mcp_status exchange_counts(struct mcp_backend *b, const struct mcp_l
     bool done = false;
     int tries = 0;
     *t = (struct mcp_cpu_transfer){.channel = channel,
-                                   .function = MCP_FN_ALL_TO_ALL,
-                                   .dtype = MCP_I32,
-                                   .elements = experts,
-                                   .from = (char *)sizes,
-                                   .to = (char *)(sizes + experts)};
+                                   .what = {.function = MCP_FN_ALL_TO_ALL,
+                                            .dtype = MCP_I32,
+                                            .elements = experts,
+                                            .from = (char *)sizes,
+                                            .to = (char *)(sizes + experts)}};
     b->moved_s = mcp_cpu_clock();
     MCP_TRY(mcp_cpu_transfer_start(b->arena, t, &done, err));
     while (!done) {

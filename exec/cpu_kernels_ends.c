@@ -2,41 +2,20 @@
  * over the tensor group. */
 #include "exec/cpu_kernels_math.h"
 #include "exec/cpu_kernels_parts.h"
+#include "exec/host_functions.h"
 
 #include <math.h>
 
-/* dims tokens, 1, how many ahead. Sequence b of microbatch m of data rank r is number
- * (m d + r) microbatch_size + b of the step's global batch. */
 void mcp_cpu_load_microbatch(const struct mcp_launch *launch)
 {
-    const struct mcp_layer_facts *facts = &launch->type->facts;
-    const struct mcp_batch *batch = launch->rank->batch;
-    const struct mcp_plan *plan = &launch->rank->program->plan;
-    int32_t *out = launch->writes[0];
-    int64_t first = ((int64_t)launch->microbatch * plan->data_parallel + launch->rank->at.data) *
-                    facts->microbatch_size;
-    for (int64_t b = 0; b < facts->microbatch_size; b++) {
-        const int32_t *ids = batch->sequence(batch->context, first + b);
-        for (int64_t i = 0; i < facts->sequence_local; i++)
-            *out++ = ids[mcp_position_of(launch, i) + launch->op->dims[2]];
-    }
+    mcp_batch_ids(launch, launch->writes[0]);
 }
 
 /* Row of this rank's share of the vocabulary that a token has, or -1. */
 static int64_t local_row(const struct mcp_launch *launch, int32_t token)
 {
-    const struct mcp_layer_facts *facts = &launch->type->facts;
-    int64_t row = token - launch->rank->at.tensor * facts->vocab_local;
-    return row >= 0 && row < facts->vocab_local ? row : -1;
-}
-
-/* Learned positions are added by one rank: the tensor group's outputs are summed. */
-static struct mcp_view positions_view(const struct mcp_launch *launch, struct mcp_view buffer)
-{
-    int64_t part = launch->type->facts.positions_part;
-    if (part == 0)
-        return (struct mcp_view){0};
-    return mcp_view_at(buffer, mcp_weight_offset(launch->type, (int)part - 1, 0));
+    int64_t row = token - mcp_first_id(launch);
+    return row >= 0 && row < launch->type->facts.vocab_local ? row : -1;
 }
 
 /* A token's row of the table if it is here, and its position's if there are any: columns
@@ -70,8 +49,8 @@ void mcp_cpu_embedding_forward(const struct mcp_launch *launch)
     const int32_t *ids = launch->reads[0];
     struct lookup l = {
         .table = mcp_weight_view(launch, 1, 0), .out = mcp_write_view(launch, 0), .columns = d[1]};
-    if (launch->rank->at.tensor == 0)
-        l.positions = positions_view(launch, mcp_read_view(launch, launch->op->num_reads - 1));
+    if (launch->rank->at.tensor == 0) /* outputs of the tensor group are summed */
+        l.positions = mcp_positions_view(launch, mcp_read_view(launch, launch->op->num_reads - 1));
 #pragma omp parallel for schedule(static) if (d[0] * d[1] > MCP_SERIAL)
     for (int64_t token = 0; token < d[0]; token++)
         look_up(&l, token, local_row(launch, ids[token]), mcp_position_of(launch, token));
@@ -85,7 +64,7 @@ void mcp_cpu_embedding_backward(const struct mcp_launch *launch)
     const int32_t *ids = launch->reads[1];
     struct mcp_view dy = mcp_read_view(launch, 0), table = mcp_gradient_view(launch, 0, 0);
     struct mcp_view positions =
-        positions_view(launch, mcp_write_view(launch, launch->op->num_writes - 1));
+        mcp_positions_view(launch, mcp_write_view(launch, launch->op->num_writes - 1));
     enum { WIDTH = 64 };
 #pragma omp parallel for schedule(static) if (d[0] * d[1] > MCP_SERIAL)
     for (int64_t c = 0; c < d[1]; c += WIDTH) {
@@ -103,14 +82,6 @@ void mcp_cpu_embedding_backward(const struct mcp_launch *launch)
 }
 
 /* --- loss --- */
-
-/* Logits of this rank that stand for tokens: the rest is padding. */
-static int64_t true_columns(const struct mcp_launch *launch, int64_t columns)
-{
-    const struct mcp_layer_facts *facts = &launch->type->facts;
-    int64_t left = facts->vocab_size - launch->rank->at.tensor * facts->vocab_local;
-    return left < 0 ? 0 : left < columns ? left : columns;
-}
 
 /* logits += bias, in place */
 static void add_bias(struct mcp_view logits, int64_t at, int64_t columns, struct mcp_view bias)
@@ -154,7 +125,7 @@ void mcp_cpu_loss_max(const struct mcp_launch *launch)
     const int32_t *targets = launch->reads[1];
     float *numbers = launch->writes[0];
     struct mcp_view logits = mcp_write_view(launch, 1), bias = {0};
-    int64_t columns = true_columns(launch, d[2]);
+    int64_t columns = mcp_true_columns(launch, d[2]);
     if (launch->op->weight != MCP_NO_WEIGHT)
         bias = mcp_weight_view(launch, 2, 0);
 #pragma omp parallel for schedule(static) if (d[0] * d[2] > MCP_SERIAL)
@@ -209,7 +180,7 @@ void mcp_cpu_loss_forward(const struct mcp_launch *launch)
     const float *numbers = launch->reads[1];
     const int32_t *targets = launch->reads[2];
     struct mcp_view logits = mcp_write_view(launch, 1);
-    int64_t columns = true_columns(launch, d[1]);
+    int64_t columns = mcp_true_columns(launch, d[1]);
     double loss = 0;
     for (int64_t i = 0; i < d[0]; i++)
         loss += log((double)numbers[d[0] + i]) + (double)(numbers[i] - numbers[2 * d[0] + i]);

@@ -8,21 +8,6 @@
 
 #include <math.h>
 
-struct routing {
-    int64_t tokens, experts;
-    const float *probabilities, *shares; /* [tokens][experts]; shares < 0: not chosen */
-};
-
-static struct routing routing_of(const struct mcp_launch *launch, int read)
-{
-    const struct mcp_layer_facts *facts = &launch->type->facts;
-    struct routing r = {.experts = facts->num_experts};
-    r.tokens = launch->read_bytes[read] / 8 / r.experts;
-    r.probabilities = launch->reads[read];
-    r.shares = r.probabilities + r.tokens * r.experts;
-    return r;
-}
-
 static void soften(int64_t count, float *x)
 {
     float largest = x[0], sum = 0;
@@ -104,7 +89,7 @@ static void back_row(const struct mcp_layer_facts *facts, const float *p, const 
 void mcp_cpu_router_top_k_backward(const struct mcp_launch *launch)
 {
     const struct mcp_layer_facts *facts = &launch->type->facts;
-    struct routing r = routing_of(launch, 1);
+    const struct mcp_routing r = mcp_routing_of(launch, 1);
     struct mcp_view from = mcp_read_view(launch, 0), to = mcp_write_view(launch, 0);
     int64_t experts = r.experts;
 #pragma omp parallel for schedule(static) if (r.tokens * experts > MCP_SERIAL)
@@ -122,7 +107,7 @@ void mcp_cpu_router_top_k_backward(const struct mcp_launch *launch)
  * half, what others have for its experts, is the backend's; a rank alone has the same. */
 void mcp_cpu_expert_counts(const struct mcp_launch *launch)
 {
-    struct routing r = routing_of(launch, 0);
+    const struct mcp_routing r = mcp_routing_of(launch, 0);
     int32_t *sizes = launch->writes[0];
     memset(sizes, 0, (size_t)r.experts * sizeof *sizes);
     for (int64_t i = 0; i < r.tokens * r.experts; i++)
@@ -132,7 +117,7 @@ void mcp_cpu_expert_counts(const struct mcp_launch *launch)
 
 /* --- rows: one expert after the other, and in each by token --- */
 
-static int64_t rows_before(const struct routing *r, int64_t expert)
+static int64_t rows_before(const struct mcp_routing *r, int64_t expert)
 {
     int64_t rows = 0;
     for (int64_t i = 0; i < r->tokens * r->experts; i++)
@@ -143,7 +128,7 @@ static int64_t rows_before(const struct routing *r, int64_t expert)
 /* A copy of each token's row for each of its experts: reads norm, routing; writes sorted. */
 void mcp_cpu_permute(const struct mcp_launch *launch)
 {
-    struct routing r = routing_of(launch, 1);
+    const struct mcp_routing r = mcp_routing_of(launch, 1);
     struct mcp_view from = mcp_read_view(launch, 0), to = mcp_write_view(launch, 0);
     int64_t columns = launch->op->dims[1], size = from.dtype == MCP_F32 ? 4 : 2;
 #pragma omp parallel for schedule(dynamic) if (r.tokens * columns > MCP_SERIAL)
@@ -184,7 +169,7 @@ static float share_row(const struct mcp_view views[3], int64_t token, int64_t ro
  * d_routing [tokens][experts] */
 void mcp_cpu_unpermute_backward(const struct mcp_launch *launch)
 {
-    struct routing r = routing_of(launch, 1);
+    const struct mcp_routing r = mcp_routing_of(launch, 1);
     const struct mcp_view views[3] = {mcp_read_view(launch, 0), mcp_read_view(launch, 2),
                                       mcp_write_view(launch, 0)};
     struct mcp_view d_routing = mcp_write_view(launch, 1);
@@ -203,8 +188,8 @@ void mcp_cpu_unpermute_backward(const struct mcp_launch *launch)
 
 /* sums[token] = what is there if `adds`, plus share (or 1) x rows of its experts, columns
  * [first, first + count) */
-static void gather_rows(const struct routing *r, const struct mcp_view views[2], int64_t columns,
-                        int64_t first, bool adds)
+static void gather_rows(const struct mcp_routing *r, const struct mcp_view views[2],
+                        int64_t columns, int64_t first, bool adds)
 {
     int64_t next[MCP_MAX_ROUTED] = {0};
     int count = mcp_chunk(columns - first);
@@ -233,7 +218,7 @@ static void gather_rows(const struct routing *r, const struct mcp_view views[2],
 /* The weighted sum of what a token's experts made of it: reads combined, routing. */
 void mcp_cpu_unpermute(const struct mcp_launch *launch)
 {
-    struct routing r = routing_of(launch, 1);
+    const struct mcp_routing r = mcp_routing_of(launch, 1);
     const struct mcp_view views[2] = {mcp_read_view(launch, 0), mcp_write_view(launch, 0)};
     int64_t columns = launch->op->dims[1];
 #pragma omp parallel for schedule(static) if (r.tokens * columns > MCP_SERIAL)
@@ -244,7 +229,7 @@ void mcp_cpu_unpermute(const struct mcp_launch *launch)
 /* reads gradients of sorted rows, routing, d_norm; adds the first to the last, in place */
 void mcp_cpu_permute_backward(const struct mcp_launch *launch)
 {
-    struct routing r = routing_of(launch, 1);
+    const struct mcp_routing r = mcp_routing_of(launch, 1);
     const struct mcp_view views[2] = {mcp_read_view(launch, 0), mcp_write_view(launch, 0)};
     int64_t columns = launch->op->dims[1];
 #pragma omp parallel for schedule(static) if (r.tokens * columns > MCP_SERIAL)

@@ -2,45 +2,14 @@
  * rotary positions; and the exchange of tokens for heads. */
 #include "exec/cpu_kernels_parts.h"
 
-#include <assert.h>
 #include <math.h>
 
 enum { MAX_TURNS = MCP_MAX_HEAD_DIM / 2 }; /* pairs of columns of a head that turn */
 
-/* Frequencies of Su et al. 2021 (RoPE), equation 15, under a scaling of positions. */
 struct turns {
     int count;
     float frequency[MAX_TURNS];
 };
-
-/* Llama 3.1: waves longer than the original length over low_factor are stretched, those
- * shorter than over high_factor are not, between them a mixture. */
-static double llama3_frequency(const struct mcp_layer_facts *facts, double frequency)
-{
-    double turns = facts->rotary_original_length * frequency / (2 * 3.14159265358979323846);
-    double stretched = frequency / facts->rotary_factor;
-    if (turns < facts->rotary_low_factor)
-        return stretched;
-    if (turns > facts->rotary_high_factor)
-        return frequency;
-    double share =
-        (turns - facts->rotary_low_factor) / (facts->rotary_high_factor - facts->rotary_low_factor);
-    return (1 - share) * stretched + share * frequency;
-}
-
-static void set_turns(const struct mcp_layer_facts *facts, struct turns *out)
-{
-    out->count = (int)(facts->rotary_dim / 2);
-    assert(out->count <= MAX_TURNS);
-    for (int i = 0; i < out->count; i++) {
-        double frequency = pow(facts->rotary_base, -2.0 * i / (double)facts->rotary_dim);
-        if (facts->rotary_scaling == MCP_ROTARY_LINEAR)
-            frequency /= facts->rotary_factor;
-        if (facts->rotary_scaling == MCP_ROTARY_LLAMA3)
-            frequency = llama3_frequency(facts, frequency);
-        out->frequency[i] = (float)frequency;
-    }
-}
 
 struct turn { /* of one position */
     int count;
@@ -140,7 +109,7 @@ static void move_rows(const struct mcp_launch *launch, bool forward, bool rotary
     struct turns turns = {0};
     int64_t rows = launch->op->dims[0];
     if (rotary)
-        set_turns(h.facts, &turns);
+        turns.count = mcp_rotary_frequencies(h.facts, turns.frequency);
 #pragma omp parallel for schedule(static) if (rows * h.columns > MCP_SERIAL)
     for (int64_t row = 0; row < rows; row++) {
         struct turn turn;

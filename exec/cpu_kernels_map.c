@@ -137,60 +137,34 @@ static void activate(enum mcp_activation kind, int count, const float *x, float 
     }
 }
 
-/* The first product of an MLP: what is activated, and what it is multiplied with, beside
- * each other or apart; biases of both. reads[first] is the one, then the other if apart. */
-struct inputs {
-    enum mcp_activation kind;
-    struct mcp_view up, other, bias; /* data NULL: none */
-    int64_t rows, width;
-    int64_t up_stride, other_stride, other_first, other_bias;
-};
-
-static void read_inputs(const struct mcp_launch *launch, int first, struct inputs *in)
-{
-    const struct mcp_layer_facts *facts = &launch->type->facts;
-    const int32_t *sizes = mcp_launch_sizes(launch);
-    bool biased = launch->op->weight != MCP_NO_WEIGHT;
-    int operands = launch->op->num_reads - first - (sizes != NULL) - biased;
-    *in = (struct inputs){.kind = facts->activation,
-                          .rows = launch->op->dims[0],
-                          .width = launch->op->dims[1],
-                          .up = mcp_read_view(launch, first)};
-    if (sizes != NULL)
-        in->rows = mcp_all_expert_rows(launch, sizes);
-    in->up_stride = in->width;
-    if (facts->gated && operands == 1) {
-        in->up_stride = in->other_stride = 2 * in->width;
-        in->other = in->up;
-        in->other_first = in->width;
-    } else if (facts->gated) {
-        in->other_stride = in->width;
-        in->other = mcp_read_view(launch, first + 1);
-    }
-    if (biased)
-        in->bias = mcp_weight_view(launch, launch->op->num_reads - 1, 0);
-    in->other_bias = in->width;
-}
-
-/* Values of a view plus their bias, in room. */
-static void load(const struct inputs *in, struct mcp_view view, int64_t at, int64_t bias_at,
-                 int count, float *out)
+/* `count` values of a view from `at` on, plus their bias if there is any, in out. */
+static void load(struct mcp_view view, int64_t at, struct mcp_view bias, int64_t bias_at, int count,
+                 float *out)
 {
     float room[MCP_CHUNK];
     memcpy(out, mcp_get(view, at, count, room), (size_t)count * sizeof *out);
-    if (in->bias.data == NULL)
-        return;
-    const float *bias = mcp_get(in->bias, bias_at, count, room);
-    for (int i = 0; i < count; i++)
-        out[i] += bias[i];
+    const float *more = bias.data == NULL ? NULL : mcp_get(bias, bias_at, count, room);
+    for (int i = 0; more != NULL && i < count; i++)
+        out[i] += more[i];
+}
+
+static void load_up(const struct mcp_mlp_inputs *in, int64_t row, int64_t column, int count,
+                    float *out)
+{
+    load(in->up, row * in->up_stride + column, in->bias, column, count, out);
+}
+
+static void load_other(const struct mcp_mlp_inputs *in, int64_t row, int64_t column, int count,
+                       float *out)
+{
+    load(in->other, row * in->other_stride + column, in->other_bias, column, count, out);
 }
 
 /* reads up, the other if apart, sizes if an expert's, biases if any; writes active */
 void mcp_cpu_activation_forward(const struct mcp_launch *launch)
 {
-    struct inputs in;
+    const struct mcp_mlp_inputs in = mcp_mlp_inputs_of(launch, 0, mcp_launch_sizes(launch));
     struct mcp_view active = mcp_write_view(launch, 0);
-    read_inputs(launch, 0, &in);
     int64_t pieces = (in.width + MCP_CHUNK - 1) / MCP_CHUNK;
 #pragma omp parallel for schedule(static) if (in.rows * in.width > MCP_SERIAL)
     for (int64_t i = 0; i < in.rows * pieces; i++) {
@@ -198,11 +172,10 @@ void mcp_cpu_activation_forward(const struct mcp_launch *launch)
         int64_t row = i / pieces, column = i % pieces * MCP_CHUNK;
         int count = mcp_chunk(in.width - column);
         float *out = mcp_room(active, row * in.width + column, room);
-        load(&in, in.up, row * in.up_stride + column, column, count, x);
-        activate(in.kind, count, x, out, slope);
+        load_up(&in, row, column, count, x);
+        activate(launch->type->facts.activation, count, x, out, slope);
         if (in.other.data != NULL) {
-            load(&in, in.other, row * in.other_stride + in.other_first + column,
-                 in.other_bias + column, count, y);
+            load_other(&in, row, column, count, y);
             for (int j = 0; j < count; j++)
                 out[j] *= y[j];
         }
@@ -211,7 +184,8 @@ void mcp_cpu_activation_forward(const struct mcp_launch *launch)
 }
 
 struct inputs_back {
-    struct inputs in;
+    struct mcp_mlp_inputs in;
+    enum mcp_activation kind;
     struct mcp_view d_active, d_up;
     int64_t stride; /* of d_up */
 };
@@ -219,16 +193,15 @@ struct inputs_back {
 /* Columns [column, column + count) of one row. */
 static void back_chunk(const struct inputs_back *b, int64_t row, int64_t column, int count)
 {
-    const struct inputs *in = &b->in;
+    const struct mcp_mlp_inputs *in = &b->in;
     float x[MCP_CHUNK], y[MCP_CHUNK], value[MCP_CHUNK], slope[MCP_CHUNK], room[MCP_CHUNK];
     const float *d = mcp_get(b->d_active, row * in->width + column, count, room);
-    load(in, in->up, row * in->up_stride + column, column, count, x);
-    activate(in->kind, count, x, value, slope);
+    load_up(in, row, column, count, x);
+    activate(b->kind, count, x, value, slope);
     for (int j = 0; j < count; j++)
         slope[j] *= d[j];
     if (in->other.data != NULL) {
-        load(in, in->other, row * in->other_stride + in->other_first + column,
-             in->other_bias + column, count, y);
+        load_other(in, row, column, count, y);
         for (int j = 0; j < count; j++) {
             value[j] *= d[j];
             slope[j] *= y[j];
@@ -242,11 +215,13 @@ static void back_chunk(const struct inputs_back *b, int64_t row, int64_t column,
  * biases if any */
 void mcp_cpu_activation_backward(const struct mcp_launch *launch)
 {
-    struct inputs_back b = {.d_active = mcp_read_view(launch, 0),
-                            .d_up = mcp_write_view(launch, 0)};
-    read_inputs(launch, 1, &b.in);
+    const struct inputs_back b = {.in = mcp_mlp_inputs_of(launch, 1, mcp_launch_sizes(launch)),
+                                  .kind = launch->type->facts.activation,
+                                  .d_active = mcp_read_view(launch, 0),
+                                  .d_up = mcp_write_view(launch, 0),
+                                  .stride =
+                                      launch->op->dims[1] * (launch->type->facts.gated ? 2 : 1)};
     int64_t width = b.in.width, pieces = (width + MCP_CHUNK - 1) / MCP_CHUNK;
-    b.stride = b.in.other.data != NULL ? 2 * width : width;
 #pragma omp parallel for schedule(static) if (b.in.rows * width > MCP_SERIAL)
     for (int64_t i = 0; i < b.in.rows * pieces; i++) {
         int64_t column = i % pieces * MCP_CHUNK;

@@ -192,68 +192,54 @@ static void back(const struct norm_back *b)
 
 /* --- rows, and heads of rows --- */
 
-static struct norm norm_of(const struct mcp_launch *launch, struct mcp_view x, int weights)
+/* Segment `segment` of a band of the row. */
+static struct norm segment_of(const struct mcp_launch *launch, const struct mcp_norm_shape *shape,
+                              const struct mcp_norm_band *band, int64_t segment, int weights)
 {
-    const int64_t *d = launch->op->dims;
-    const struct mcp_weight *part = mcp_launch_weight(launch);
     struct norm n = {.facts = &launch->type->facts,
-                     .rows = d[0],
-                     .columns = d[1],
-                     .stride = x.elements / d[0],
-                     .bias_at = d[1]};
-    if (part != NULL)
+                     .has_bias = shape->has_bias,
+                     .rows = shape->rows,
+                     .columns = band->columns,
+                     .stride = shape->stride,
+                     .first = band->first + segment * band->columns,
+                     .weight_at = band->weight_at,
+                     .bias_at = band->bias_at};
+    if (launch->op->weight != MCP_NO_WEIGHT)
         n.weights = mcp_weight_view(launch, weights, 0);
-    n.has_bias = part != NULL && part->rows > (n.stride != d[1] && part->columns != d[1] ? 2 : 1);
     return n;
 }
 
-/* A row that is wider than what is normed holds queries, keys and more. Either all heads of
- * the one, then of the other, are one segment, or each head is. False past the last. */
-static bool segment_of(const struct mcp_launch *launch, const struct norm *whole, int64_t i,
-                       struct norm *out)
-{
-    const struct mcp_layer_facts *facts = whole->facts;
-    const struct mcp_weight *part = mcp_launch_weight(launch);
-    *out = *whole;
-    if (whole->stride == whole->columns)
-        return i == 0;
-    if (part != NULL && part->columns == whole->columns) {
-        out->columns = (i == 0 ? facts->heads : facts->kv_heads) * facts->head_dim;
-        out->first = out->weight_at = i == 0 ? 0 : facts->heads * facts->head_dim;
-        out->bias_at = whole->columns + out->first;
-        return i < 2;
-    }
-    out->columns = facts->head_dim;
-    out->first = i * facts->head_dim;
-    out->weight_at = i < facts->heads || part == NULL ? 0 : part->rows / 2 * facts->head_dim;
-    out->bias_at = out->weight_at + facts->head_dim;
-    return i < facts->heads + facts->kv_heads;
-}
-
 /* What no norm touches goes on as it is. */
-static void copy_rest(const struct norm *n, struct mcp_view from, struct mcp_view to)
+static void copy_rest(const struct mcp_norm_shape *shape, struct mcp_view from, struct mcp_view to)
 {
     size_t size = from.dtype == MCP_F32 ? 4 : 2;
-    if (n->stride == n->columns || from.data == to.data)
+    if (shape->stride == shape->columns || from.data == to.data)
         return;
-    for (int64_t row = 0; row < n->rows; row++) {
-        int64_t at = row * n->stride + n->columns;
+    for (int64_t row = 0; row < shape->rows; row++) {
+        int64_t at = row * shape->stride + shape->columns;
         memcpy(mcp_view_at(to, at).data, mcp_view_at(from, at).data,
-               (size_t)(n->stride - n->columns) * size);
+               (size_t)(shape->stride - shape->columns) * size);
     }
+}
+
+static void norm_rows(const struct norm *n, struct mcp_view x, struct mcp_view y)
+{
+#pragma omp parallel for schedule(static) if (n->rows * n->columns > MCP_SERIAL)
+    for (int64_t row = 0; row < n->rows; row++)
+        norm_row(n, x, y, row);
 }
 
 /* reads x, weights; writes y */
 void mcp_cpu_norm_forward(const struct mcp_launch *launch)
 {
     struct mcp_view x = mcp_read_view(launch, 0), y = mcp_write_view(launch, 0);
-    struct norm whole = norm_of(launch, x, 1), n;
-    for (int64_t i = 0; segment_of(launch, &whole, i, &n); i++) {
-#pragma omp parallel for schedule(static) if (n.rows * n.columns > MCP_SERIAL)
-        for (int64_t row = 0; row < n.rows; row++)
-            norm_row(&n, x, y, row);
-    }
-    copy_rest(&whole, x, y);
+    const struct mcp_norm_shape shape = mcp_norm_shape_of(launch, x);
+    for (int i = 0; i < shape.num_bands; i++)
+        for (int64_t segment = 0; segment < shape.bands[i].segments; segment++) {
+            const struct norm n = segment_of(launch, &shape, &shape.bands[i], segment, 1);
+            norm_rows(&n, x, y);
+        }
+    copy_rest(&shape, x, y);
 }
 
 /* reads dy, x, weights if any, residual if any; writes dx, gradients */
@@ -264,12 +250,15 @@ void mcp_cpu_norm_backward(const struct mcp_launch *launch)
     struct norm_back b = {.dy = mcp_read_view(launch, 0),
                           .x = mcp_read_view(launch, 1),
                           .dx = mcp_write_view(launch, 0)};
-    struct norm whole = norm_of(launch, b.x, 2);
+    const struct mcp_norm_shape shape = mcp_norm_shape_of(launch, b.x);
     if (launch->op->num_reads > residual)
         b.residual = mcp_read_view(launch, residual);
     if (weighted)
         b.gradient = mcp_gradient_view(launch, 1, 0);
-    for (int64_t i = 0; segment_of(launch, &whole, i, &b.n); i++)
-        back(&b);
-    copy_rest(&whole, b.dy, b.dx);
+    for (int i = 0; i < shape.num_bands; i++)
+        for (int64_t segment = 0; segment < shape.bands[i].segments; segment++) {
+            b.n = segment_of(launch, &shape, &shape.bands[i], segment, 2);
+            back(&b);
+        }
+    copy_rest(&shape, b.dy, b.dx);
 }

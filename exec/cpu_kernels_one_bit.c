@@ -6,28 +6,6 @@
 
 #include <math.h>
 
-/* What an op compresses: all of a range, or the share of it that this rank averages. */
-struct span {
-    int64_t elements; /* with padding */
-    int64_t real;     /* without */
-    int64_t first;    /* of the range */
-};
-
-static struct span span_of(const struct mcp_launch *launch, struct mcp_operand error)
-{
-    const int64_t *d = launch->op->dims;
-    struct span s = {.elements = d[0]};
-    bool expert = error.index % 2 == 1;
-    if (d[5] > 1)
-        s.first = d[0] * mcp_group_index(&launch->rank->program->plan,
-                                         expert ? (unsigned)MCP_EXPERT_DATA
-                                                : (unsigned)MCP_DATA | MCP_CONTEXT,
-                                         launch->rank->rank);
-    s.real = d[4] - s.first;
-    s.real = s.real < 0 ? 0 : s.real < s.elements ? s.real : s.elements;
-    return s;
-}
-
 /* A step that moves no weight: nor does it move momenta and errors. `read` is of scalars. */
 static bool is_skipped(const struct mcp_launch *launch, int read)
 {
@@ -38,7 +16,7 @@ static bool is_skipped(const struct mcp_launch *launch, int read)
 void mcp_cpu_add_error(const struct mcp_launch *launch)
 {
     const int64_t *d = launch->op->dims;
-    struct span s = span_of(launch, launch->op->reads[1]);
+    const struct mcp_span s = mcp_span_of(launch, launch->op->reads[1]);
     const float *value = (const float *)launch->reads[0] + d[3];
     float *error = (float *)launch->writes[0] + d[2];
     if (is_skipped(launch, 2))
@@ -102,7 +80,7 @@ static unsigned char sign_byte(float *u, const float *variance, int count, float
 void mcp_cpu_compress_signs(const struct mcp_launch *launch)
 {
     const int64_t *d = launch->op->dims;
-    struct span s = span_of(launch, launch->op->reads[0]);
+    const struct mcp_span s = mcp_span_of(launch, launch->op->reads[0]);
     const float *variance = (const float *)launch->reads[1] + d[3] + s.first;
     float *u = (float *)launch->writes[2] + d[2];
     unsigned char *signs = launch->writes[0];

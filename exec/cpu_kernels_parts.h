@@ -8,14 +8,12 @@
 #define MCP_EXEC_CPU_KERNELS_PARTS_H
 
 #include "exec/cpu_kernels.h"
+#include "exec/flats.h"
 #include "exec/half.h"
+#include "exec/shapes.h"
 #include "exec/views.h"
 
 #include <stdbool.h>
-
-/* A step's scalars, fp32, 0 beyond these: what gradients are multiplied with (1 / loss scale,
- * clipping; 0 when the step is skipped), and whether it is. */
-enum { MCP_SCALAR_FACTOR, MCP_SCALAR_SKIPPED };
 
 /* Elements of a chunk; smaller ops than MCP_SERIAL stay on one thread. */
 enum { MCP_CHUNK = 512, MCP_SERIAL = 16384 };

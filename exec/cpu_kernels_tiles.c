@@ -1,12 +1,6 @@
 /* exec/cpu_kernels_tiles.c: where tiles lie, what they see, and their products. */
 #include "exec/cpu_kernels_tiles.h"
 
-static bool is_step(const struct mcp_op *op)
-{
-    return op->function == MCP_FN_ATTENTION_STEP_FORWARD ||
-           op->function == MCP_FN_ATTENTION_STEP_BACKWARD;
-}
-
 /* All tokens, one rank's after the other's. */
 static int runs_of_all(const struct mcp_launch *launch, struct mcp_run *runs)
 {
@@ -22,11 +16,10 @@ static int runs_of_all(const struct mcp_launch *launch, struct mcp_run *runs)
  * after an exchange of tokens for heads all queries too. */
 static void find_runs(const struct mcp_launch *launch, bool exchanged, struct mcp_attention *out)
 {
-    int ranks = launch->rank->program->plan.context_parallel, own = launch->rank->at.context;
-    if (is_step(launch->op)) {
-        int owner = (own + ranks - (int)launch->op->dims[6] % ranks) % ranks;
+    int own = launch->rank->at.context;
+    if (mcp_is_ring_step(launch->op)) {
         out->num_query_runs = mcp_runs_of(launch, own, 0, out->query_runs);
-        out->num_key_runs = mcp_runs_of(launch, owner, 0, out->key_runs);
+        out->num_key_runs = mcp_runs_of(launch, mcp_key_owner(launch), 0, out->key_runs);
         return;
     }
     out->num_key_runs = runs_of_all(launch, out->key_runs);
@@ -37,10 +30,8 @@ static void find_runs(const struct mcp_launch *launch, bool exchanged, struct mc
 void mcp_attention_read(const struct mcp_launch *launch, struct mcp_attention *out)
 {
     const struct mcp_layer_facts *facts = &launch->type->facts;
-    const struct mcp_plan *plan = &launch->rank->program->plan;
-    bool exchanged =
-        plan->context_parallel > 1 && plan->context_parallel_kind == MCP_CONTEXT_ALL_TO_ALL;
-    int shares = exchanged ? plan->context_parallel : 1;
+    bool exchanged = mcp_heads_exchanged(launch);
+    int shares = exchanged ? launch->rank->program->plan.context_parallel : 1;
     out->launch = launch;
     out->batch = facts->microbatch_size;
     out->heads = facts->heads / shares;

@@ -50,33 +50,27 @@ static int own(const struct mcp_cpu_transfer *t)
     return t->channel == NULL ? 0 : mcp_cpu_channel_index(t->channel);
 }
 
-struct range {
-    int64_t first, count;
-};
-
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static struct range shard_of(const struct mcp_cpu_transfer *t, int member)
+static struct mcp_shard shard_of(const struct mcp_cpu_transfer *t, int member)
 {
-    int64_t q = (t->elements + members(t) - 1) / members(t);
-    int64_t first = smaller(member * q, t->elements);
-    return (struct range){first, smaller(first + q, t->elements) - first};
+    return mcp_shard_of(t->what.elements, members(t), member);
 }
 
 /* What of a member's shard is in the piece at hand. */
-static struct range piece_of(const struct mcp_cpu_transfer *t, int member)
+static struct mcp_shard piece_of(const struct mcp_cpu_transfer *t, int member)
 {
-    struct range shard = shard_of(t, member);
+    struct mcp_shard shard = shard_of(t, member);
     int64_t skip = smaller(t->piece, shard.count);
-    return (struct range){shard.first + skip, smaller(PIECE, shard.count - skip)};
+    return (struct mcp_shard){shard.first + skip, smaller(PIECE, shard.count - skip)};
 }
 
 static int64_t longest_piece(const struct mcp_cpu_transfer *t)
 {
-    return smaller(PIECE, (t->elements + members(t) - 1) / members(t));
+    return smaller(PIECE, (t->what.elements + members(t) - 1) / members(t));
 }
 
 /* --- sums --- */
@@ -116,8 +110,8 @@ static void combine(bool max, float *sum, const float *more, int count)
 /* Where the pieces of the members lie: in room, the own one in the buffer. */
 static const char *source(const struct mcp_cpu_transfer *t, int member, int64_t own_first)
 {
-    int64_t size = size_of(t->dtype);
-    return member == own(t) ? t->from + own_first * size
+    int64_t size = size_of(t->what.dtype);
+    return member == own(t) ? t->what.from + own_first * size
                             : t->room + member * longest_piece(t) * size;
 }
 
@@ -125,19 +119,19 @@ static const char *source(const struct mcp_cpu_transfer *t, int member, int64_t 
 static void reduce_piece(const struct mcp_cpu_transfer *t, char *to)
 {
     float sum[BLOCK], more[BLOCK];
-    struct range piece = piece_of(t, own(t));
+    struct mcp_shard piece = piece_of(t, own(t));
     for (int64_t at = 0; at < piece.count; at += BLOCK) {
         int count = (int)smaller(BLOCK, piece.count - at);
-        load(t->dtype, source(t, 0, piece.first), at, count, sum);
+        load(t->what.dtype, source(t, 0, piece.first), at, count, sum);
         for (int j = 1; j < members(t); j++) {
-            load(t->dtype, source(t, j, piece.first), at, count, more);
-            combine(t->function == MCP_FN_ALL_REDUCE_MAX, sum, more, count);
+            load(t->what.dtype, source(t, j, piece.first), at, count, more);
+            combine(t->what.function == MCP_FN_ALL_REDUCE_MAX, sum, more, count);
         }
-        if (t->accumulate) {
-            load(t->dtype, to, at, count, more);
+        if (t->what.accumulate) {
+            load(t->what.dtype, to, at, count, more);
             combine(false, sum, more, count);
         }
-        store(t->dtype, to, at, count, sum);
+        store(t->what.dtype, to, at, count, sum);
     }
 }
 
@@ -145,15 +139,15 @@ static void reduce_piece(const struct mcp_cpu_transfer *t, char *to)
 
 static enum mcp_status post_pieces(struct mcp_cpu_transfer *t, struct mcp_error *err)
 {
-    int64_t size = size_of(t->dtype), room = longest_piece(t) * size;
-    struct range mine = piece_of(t, own(t));
+    int64_t size = size_of(t->what.dtype), room = longest_piece(t) * size;
+    struct mcp_shard mine = piece_of(t, own(t));
     for (int j = 0; j < members(t); j++) {
-        struct range theirs = piece_of(t, j);
+        struct mcp_shard theirs = piece_of(t, j);
         if (j == own(t))
             continue;
         MCP_TRY(mcp_cpu_receive(t->channel, t->room + j * room, mine.count * size, j, err));
-        MCP_TRY(
-            mcp_cpu_send(t->channel, t->from + theirs.first * size, theirs.count * size, j, err));
+        MCP_TRY(mcp_cpu_send(t->channel, t->what.from + theirs.first * size, theirs.count * size, j,
+                             err));
     }
     return MCP_OK;
 }
@@ -161,190 +155,113 @@ static enum mcp_status post_pieces(struct mcp_cpu_transfer *t, struct mcp_error 
 /* Every member's shard of `to` to every other. */
 static enum mcp_status post_shards(struct mcp_cpu_transfer *t, struct mcp_error *err)
 {
-    int64_t size = size_of(t->dtype);
-    struct range mine = shard_of(t, own(t));
+    int64_t size = size_of(t->what.dtype);
+    struct mcp_shard mine = shard_of(t, own(t));
     for (int j = 0; j < members(t); j++) {
-        struct range theirs = shard_of(t, j);
+        struct mcp_shard theirs = shard_of(t, j);
         if (j == own(t))
             continue;
+        MCP_TRY(mcp_cpu_receive(t->channel, t->what.to + theirs.first * size, theirs.count * size,
+                                j, err));
         MCP_TRY(
-            mcp_cpu_receive(t->channel, t->to + theirs.first * size, theirs.count * size, j, err));
-        MCP_TRY(mcp_cpu_send(t->channel, t->to + mine.first * size, mine.count * size, j, err));
+            mcp_cpu_send(t->channel, t->what.to + mine.first * size, mine.count * size, j, err));
     }
     return MCP_OK;
 }
 
 static enum mcp_status post_blocks(struct mcp_cpu_transfer *t, struct mcp_error *err)
 {
-    int64_t bytes = t->elements / members(t) * size_of(t->dtype);
+    int64_t bytes = t->what.elements / members(t) * size_of(t->what.dtype);
     for (int j = 0; j < members(t); j++) {
         if (j == own(t)) {
-            memcpy(t->to + j * bytes, t->from + j * bytes, (size_t)bytes);
+            memcpy(t->what.to + j * bytes, t->what.from + j * bytes, (size_t)bytes);
             continue;
         }
-        MCP_TRY(mcp_cpu_receive(t->channel, t->to + j * bytes, bytes, j, err));
-        MCP_TRY(mcp_cpu_send(t->channel, t->from + j * bytes, bytes, j, err));
+        MCP_TRY(mcp_cpu_receive(t->channel, t->what.to + j * bytes, bytes, j, err));
+        MCP_TRY(mcp_cpu_send(t->channel, t->what.from + j * bytes, bytes, j, err));
     }
-    return MCP_OK;
-}
-
-/* Rows by expert: sorted as this rank has them, or grouped as its experts get them. */
-struct rows {
-    int experts, local; /* of all, of this rank */
-    int64_t row_bytes;
-    const int32_t *has;  /* [experts] */
-    const int32_t *gets; /* [members][local] */
-};
-
-static struct rows rows_of(const struct mcp_cpu_transfer *t)
-{
-    int experts = (int)t->num_experts;
-    return (struct rows){experts, experts / members(t), t->first * size_of(t->dtype), t->sizes,
-                         t->sizes + experts};
-}
-
-/* Bytes before the rows of local expert `expert` that come from `member`. */
-static int64_t grouped_offset(const struct rows *rows, int num_members, int member, int expert)
-{
-    int64_t before = 0;
-    for (int g = 0; g < expert; g++)
-        for (int j = 0; j < num_members; j++)
-            before += rows->gets[j * rows->local + g];
-    for (int j = 0; j < member; j++)
-        before += rows->gets[j * rows->local + expert];
-    return before * rows->row_bytes;
-}
-
-static enum mcp_status check_room(const struct mcp_cpu_transfer *t, const struct rows *rows,
-                                  struct mcp_error *err)
-{
-    int64_t total = t->delta > 0 ? grouped_offset(rows, members(t), 0, rows->local) : 0;
-    for (int x = 0; t->delta < 0 && x < rows->experts; x++)
-        total += rows->has[x] * rows->row_bytes;
-    if (total > t->to_bytes)
-        return mcp_fail(err, MCP_RUN_FAILURE,
-                        "routing sends %lld bytes of tokens to the experts of one rank, which has "
-                        "room for %lld: use a smaller expert_parallel or microbatch_size",
-                        (long long)total, (long long)t->to_bytes);
     return MCP_OK;
 }
 
 /* Rows of one expert between the sorted side `sorted`, here, and the grouped side. */
-static enum mcp_status post_expert(struct mcp_cpu_transfer *t, const struct rows *rows, int expert,
-                                   int64_t sorted, struct mcp_error *err)
+static enum mcp_status post_expert(struct mcp_cpu_transfer *t, const struct mcp_rows *rows,
+                                   int expert, int64_t sorted, struct mcp_error *err)
 {
     int owner = expert / rows->local, expert_there = expert % rows->local;
     int64_t bytes = rows->has[expert] * rows->row_bytes;
     if (owner == own(t)) {
-        int64_t grouped = grouped_offset(rows, members(t), own(t), expert_there);
-        memcpy(t->to + (t->delta > 0 ? grouped : sorted),
-               t->from + (t->delta > 0 ? sorted : grouped), (size_t)bytes);
+        int64_t grouped = mcp_rows_before(rows, own(t), expert_there);
+        memcpy(t->what.to + (t->what.delta > 0 ? grouped : sorted),
+               t->what.from + (t->what.delta > 0 ? sorted : grouped), (size_t)bytes);
         return MCP_OK;
     }
-    return t->delta > 0 ? mcp_cpu_send(t->channel, t->from + sorted, bytes, owner, err)
-                        : mcp_cpu_receive(t->channel, t->to + sorted, bytes, owner, err);
+    return t->what.delta > 0 ? mcp_cpu_send(t->channel, t->what.from + sorted, bytes, owner, err)
+                             : mcp_cpu_receive(t->channel, t->what.to + sorted, bytes, owner, err);
 }
 
 static enum mcp_status post_rows(struct mcp_cpu_transfer *t, struct mcp_error *err)
 {
-    struct rows rows = rows_of(t);
+    struct mcp_rows rows = mcp_rows_of(&t->what, t->sizes, (int)t->num_experts, members(t));
     int64_t sorted = 0;
-    MCP_TRY(check_room(t, &rows, err));
+    MCP_TRY(mcp_rows_check(&t->what, &rows, err));
     for (int x = 0; x < rows.experts; x++) {
         MCP_TRY(post_expert(t, &rows, x, sorted, err));
         sorted += rows.has[x] * rows.row_bytes;
     }
     for (int j = 0; j < members(t); j++)
         for (int g = 0; j != own(t) && g < rows.local; g++) {
-            int64_t grouped = grouped_offset(&rows, members(t), j, g);
+            int64_t grouped = mcp_rows_before(&rows, j, g);
             int64_t bytes = rows.gets[j * rows.local + g] * rows.row_bytes;
-            MCP_TRY(t->delta > 0 ? mcp_cpu_receive(t->channel, t->to + grouped, bytes, j, err)
-                                 : mcp_cpu_send(t->channel, t->from + grouped, bytes, j, err));
+            MCP_TRY(t->what.delta > 0
+                        ? mcp_cpu_receive(t->channel, t->what.to + grouped, bytes, j, err)
+                        : mcp_cpu_send(t->channel, t->what.from + grouped, bytes, j, err));
         }
     return MCP_OK;
 }
 
 static int neighbour(const struct mcp_cpu_transfer *t, int delta)
 {
-    int k = members(t);
-    return ((own(t) + delta) % k + k) % k;
+    return mcp_neighbour(members(t), own(t), delta);
 }
 
 static enum mcp_status post_messages(struct mcp_cpu_transfer *t, struct mcp_error *err)
 {
-    int64_t bytes = t->elements * size_of(t->dtype);
-    bool sends = t->function == MCP_FN_SHIFT; /* MCP_FN_SEND goes by the outbox */
-    int from = neighbour(t, t->function == MCP_FN_SHIFT ? -t->delta : t->delta);
+    int64_t bytes = t->what.elements * size_of(t->what.dtype);
+    bool sends = t->what.function == MCP_FN_SHIFT; /* MCP_FN_SEND goes by the outbox */
+    int from = neighbour(t, t->what.function == MCP_FN_SHIFT ? -t->what.delta : t->what.delta);
     if (t->channel == NULL)
         return mcp_fail(err, MCP_RUN_FAILURE, "a message within a group of one rank");
-    MCP_TRY(mcp_cpu_receive(t->channel, t->to, bytes, from, err));
+    MCP_TRY(mcp_cpu_receive(t->channel, t->what.to, bytes, from, err));
     if (sends)
-        MCP_TRY(mcp_cpu_send(t->channel, t->from, bytes, neighbour(t, t->delta), err));
+        MCP_TRY(mcp_cpu_send(t->channel, t->what.from, bytes, neighbour(t, t->what.delta), err));
     return MCP_OK;
 }
 
 /* --- the steps of a transfer --- */
 
-/* Of gradients that are sharded in place: this rank's own shard of the whole alone. */
-static void pick_shard(const struct mcp_launch *launch, struct mcp_cpu_transfer *t)
-{
-    const struct mcp_op *op = launch->op;
-    int index = mcp_group_index(&launch->rank->program->plan, (unsigned)MCP_DATA | MCP_CONTEXT,
-                                launch->rank->rank);
-    int64_t skip = smaller(index * op->dims[0], op->dims[4]);
-    t->elements = smaller(op->dims[0], op->dims[4] - skip);
-    t->from += skip * size_of(op->dtype);
-    t->to += skip * size_of(op->dtype);
-}
-
 void mcp_cpu_transfer_set(const struct mcp_launch *launch, struct mcp_cpu_channel *channel,
                           struct mcp_cpu_transfer *t)
 {
-    const struct mcp_op *op = launch->op;
     char *room = t->room;
-    int64_t room_bytes = t->room_bytes, size = size_of(op->dtype);
-    *t = (struct mcp_cpu_transfer){.channel = channel,
-                                   .function = op->function,
-                                   .dtype = op->dtype,
-                                   .delta = op->delta,
-                                   .elements = op->dims[0],
-                                   .first = op->dims[2],
-                                   .from = op->num_reads > 0 ? launch->reads[0] : NULL,
-                                   .to = op->num_writes > 0 ? launch->writes[0] : NULL,
-                                   .to_bytes = launch->write_bytes[0],
-                                   .room = room,
-                                   .room_bytes = room_bytes};
-    if (op->function == MCP_FN_ALL_TO_ALL_V) {
-        t->sizes = launch->reads[1];
-        t->num_experts = launch->type->facts.num_experts;
+    int64_t room_bytes = t->room_bytes;
+    *t = (struct mcp_cpu_transfer){.channel = channel, .room = room, .room_bytes = room_bytes};
+    mcp_transfer_read(launch, &t->what);
+    if (t->what.function != MCP_FN_ALL_TO_ALL_V)
         return;
-    }
-    bool in_place = t->from == t->to;
-    bool from_shard = !in_place && op->function == MCP_FN_ALL_GATHER;
-    bool to_shard = !in_place && op->function == MCP_FN_REDUCE_SCATTER;
-    if (t->from != NULL)
-        t->from += op->dims[from_shard ? 3 : 2] * size;
-    if (t->to != NULL)
-        t->to += op->dims[to_shard ? 3 : 2] * size;
-    if (op->function == MCP_FN_ALL_REDUCE && op->dims[4] > 0)
-        pick_shard(launch, t);
-    const struct mcp_buffer *buffer =
-        op->num_writes > 0 ? mcp_operand_buffer(launch->rank->program, launch->type, op->writes[0])
-                           : NULL;
-    t->accumulate = op->function == MCP_FN_REDUCE_SCATTER && t->from != t->to &&
-                    buffer->kind == MCP_BUFFER_GRADIENT;
+    t->sizes = launch->reads[1];
+    t->num_experts = launch->type->facts.num_experts;
 }
 
 const void *mcp_cpu_transfer_text(const struct mcp_cpu_transfer *t, int64_t *bytes, int *peer)
 {
-    *bytes = t->elements * size_of(t->dtype);
-    *peer = neighbour(t, t->delta);
-    return t->from;
+    *bytes = t->what.elements * size_of(t->what.dtype);
+    *peer = neighbour(t, t->what.delta);
+    return t->what.from;
 }
 
 static void make_room(struct mcp_arena *arena, struct mcp_cpu_transfer *t)
 {
-    int64_t bytes = members(t) * longest_piece(t) * size_of(t->dtype);
+    int64_t bytes = members(t) * longest_piece(t) * size_of(t->what.dtype);
     if (bytes <= t->room_bytes)
         return;
     t->room = MCP_ARRAY(arena, bytes, char);
@@ -354,15 +271,15 @@ static void make_room(struct mcp_arena *arena, struct mcp_cpu_transfer *t)
 /* The own shard into its place among all. */
 static void place_shard(const struct mcp_cpu_transfer *t)
 {
-    struct range mine = shard_of(t, own(t));
-    int64_t size = size_of(t->dtype);
-    if (t->from != t->to)
-        memcpy(t->to + mine.first * size, t->from, (size_t)(mine.count * size));
+    struct mcp_shard mine = shard_of(t, own(t));
+    int64_t size = size_of(t->what.dtype);
+    if (t->what.from != t->what.to)
+        memcpy(t->what.to + mine.first * size, t->what.from, (size_t)(mine.count * size));
 }
 
 static enum mcp_status post(struct mcp_cpu_transfer *t, struct mcp_error *err)
 {
-    switch (t->function) {
+    switch (t->what.function) {
     case MCP_FN_ALL_GATHER:
         place_shard(t);
         return post_shards(t, err);
@@ -382,7 +299,7 @@ enum mcp_status mcp_cpu_transfer_start(struct mcp_arena *arena, struct mcp_cpu_t
                                        bool *done, struct mcp_error *err)
 {
     *done = false;
-    if (is_reduction((enum mcp_function)t->function))
+    if (is_reduction((enum mcp_function)t->what.function))
         make_room(arena, t);
     MCP_TRY(post(t, err));
     return mcp_cpu_transfer_advance(t, done, err);
@@ -391,25 +308,25 @@ enum mcp_status mcp_cpu_transfer_start(struct mcp_arena *arena, struct mcp_cpu_t
 /* Where the sum of the piece at hand goes. */
 static char *sum_place(const struct mcp_cpu_transfer *t)
 {
-    int64_t size = size_of(t->dtype);
-    bool whole = t->function != MCP_FN_REDUCE_SCATTER || t->from == t->to;
-    return t->to + (whole ? shard_of(t, own(t)).first + t->piece : t->piece) * size;
+    int64_t size = size_of(t->what.dtype);
+    bool whole = t->what.function != MCP_FN_REDUCE_SCATTER || t->what.from == t->what.to;
+    return t->what.to + (whole ? shard_of(t, own(t)).first + t->piece : t->piece) * size;
 }
 
 /* After a piece: its sum; then the next piece, or the end of the reduction. */
 static enum mcp_status next_piece(struct mcp_cpu_transfer *t, bool *done, struct mcp_error *err)
 {
-    int64_t longest = (t->elements + members(t) - 1) / members(t);
+    int64_t longest = (t->what.elements + members(t) - 1) / members(t);
     reduce_piece(t, sum_place(t));
     t->piece += PIECE;
     if (t->piece < longest)
         return post_pieces(t, err);
-    if (t->function != MCP_FN_REDUCE_SCATTER) {
+    if (t->what.function != MCP_FN_REDUCE_SCATTER) {
         t->phase = 1;
         return post_shards(t, err);
     }
-    if (t->accumulate)
-        memset(t->from, 0, (size_t)(t->elements * size_of(t->dtype)));
+    if (t->what.accumulate)
+        memset(t->what.from, 0, (size_t)(t->what.elements * size_of(t->what.dtype)));
     *done = true;
     return MCP_OK;
 }
@@ -424,7 +341,7 @@ enum mcp_status mcp_cpu_transfer_advance(struct mcp_cpu_transfer *t, bool *done,
             MCP_TRY(mcp_cpu_test(t->channel, &arrived, err));
         if (!arrived)
             return MCP_OK;
-        if (!is_reduction((enum mcp_function)t->function) || t->phase == 1) {
+        if (!is_reduction((enum mcp_function)t->what.function) || t->phase == 1) {
             *done = true;
             return MCP_OK;
         }

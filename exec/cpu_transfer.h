@@ -9,18 +9,14 @@
 
 #include "exec/backend.h"
 #include "exec/cpu_mpi.h"
+#include "exec/transfer.h"
 
 #include <stdbool.h>
 
 /* One transfer in flight on a channel. */
 struct mcp_cpu_transfer {
     struct mcp_cpu_channel *channel; /* NULL: a group of this rank alone */
-    unsigned char function, dtype;
-    signed char delta;
-    bool accumulate; /* reduce_scatter adds to what is there and clears what it read */
-    int64_t elements, first;
-    char *from, *to;
-    int64_t to_bytes;
+    struct mcp_transfer what;
     const int32_t *sizes; /* all_to_all_v */
     int64_t num_experts;
     /* while it runs */
