@@ -14,13 +14,14 @@
 #include "core/arena.h"
 #include "exec/backend.h"
 #include "exec/cuda_nccl.h"
+#include "exec/interpret.h"
 
 extern const struct mcp_backend_calls mcp_cuda_backend;
 
 struct mcp_cuda_options {
-    double timeout_s;                 /* what has not moved for so long has failed; 0: no limit */
-    bool timed;                       /* keep the times of ops: mcp_backend_calls.times */
-    const struct mcp_program *frozen; /* further program that the rank may turn to, or NULL */
+    bool timed; /* keep the times of ops: mcp_backend_calls.times */
+    /* further programs that the rank may turn to: mcp_interpreter_turn() */
+    const struct mcp_program *others[MCP_INTERPRET_OTHERS];
 };
 
 /* The backend of this rank, on the device that the calling thread has chosen; makes the groups

@@ -43,11 +43,11 @@ double mcp_nccl_world_timeout_s(const struct mcp_nccl_world *world);
 
 struct mcp_nccl; /* a communicator; NULL: of this rank alone, or this rank is in none */
 /* Of all ranks together, in one order: ranks of one color >= 0 make a communicator, ordered by
- * key; color < 0: none. */
-enum mcp_status mcp_nccl_split(struct mcp_arena *arena, struct mcp_nccl_world *world, int color,
-                               int key, struct mcp_nccl **out, struct mcp_error *err);
+ * key; color < 0: none. Of the world's arena. */
+enum mcp_status mcp_nccl_split(struct mcp_nccl_world *world, int color, int key,
+                               struct mcp_nccl **out, struct mcp_error *err);
 /* The world's own. */
-struct mcp_nccl *mcp_nccl_everybody(const struct mcp_nccl_world *world);
+struct mcp_nccl *mcp_nccl_everybody(struct mcp_nccl_world *world);
 /* Ends all communicators but the world's, in order: for another plan in the same run. */
 void mcp_nccl_world_forget(struct mcp_nccl_world *world);
 

@@ -16,13 +16,15 @@
 
 #include "exec/backend.h"
 #include "exec/cuda_nccl.h"
+#include "exec/interpret.h"
 
 /* All groups of ranks that programs' ops need, as one rank sees them. */
 struct mcp_cuda_channels;
 
 struct mcp_cuda_channels_setting {
     struct mcp_nccl_world *world;
-    const struct mcp_program *programs[2]; /* the second may be NULL */
+    /* the rank's own, then those it may turn to; NULL: no more */
+    const struct mcp_program *programs[1 + MCP_INTERPRET_OTHERS];
     int rank;
 };
 /* Makes the communicators: all ranks call it together, with equal programs. Memory is the

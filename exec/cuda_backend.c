@@ -1,0 +1,379 @@
+/* exec/cuda_backend.c: queues ops on the device, and does host functions in between. */
+#include "exec/cuda_backend.h"
+
+#include "exec/cuda_counts.h"
+#include "exec/cuda_launch.h"
+#include "exec/cuda_runtime.h"
+#include "exec/cuda_streams.h"
+#include "exec/cuda_transfer.h"
+#include "exec/cuda_wait.h"
+#include "exec/host_functions.h"
+
+#include <string.h>
+
+/* Batches of ids on their way to the device at once; numbers agreed on at once; bytes that
+ * NVIDIA recommends for products on its newest devices. */
+enum { BATCHES = 4, AGREED = 64, BLAS_BYTES = 32 << 20 };
+
+/* Ids on their way, in turn: memory of the host that copies come from. */
+struct ids {
+    int64_t bytes;          /* of the longest batch */
+    int32_t *room[BATCHES]; /* locked in place */
+    void *copied[BATCHES];  /* events */
+    int64_t used;
+};
+
+struct mcp_backend {
+    struct mcp_arena *arena;
+    struct mcp_nccl_world *world;
+    struct mcp_cuda_streams streams;
+    struct mcp_cuda_queue queues[MCP_NUM_STREAMS]; /* scratch NULL: the stream has no kernels */
+    struct mcp_cuda_blas *blas;                    /* of the compute stream */
+    struct mcp_cuda_channels *channels;
+    struct mcp_cuda_counts counts;
+    struct ids ids;
+    float *scalars;     /* locked in place: what step_scalars reads and writes */
+    void *agree_stream; /* and numbers, on the host and on the device */
+    double *agreed, *agreed_there;
+    bool new_step; /* the next launch is the first since finish() */
+    enum mcp_status failed;
+    struct mcp_error failure; /* of a copy, which cannot say so */
+};
+
+enum { MAX_SCALARS = 64 };
+
+/* --- opening --- */
+
+/* What ops of a program take on this backend beside their operands. */
+static void size_op(struct mcp_backend *b, const struct mcp_layer_type *type,
+                    const struct mcp_op *op, bool *has_kernels)
+{
+    int64_t bytes = type->facts.microbatch_size * type->facts.sequence_local * 4;
+    if (op->function == MCP_FN_LOAD_MICROBATCH && bytes > b->ids.bytes)
+        b->ids.bytes = bytes;
+    has_kernels[op->stream] = has_kernels[op->stream] || !mcp_op_is_transfer(op);
+}
+
+static void size_program(struct mcp_backend *b, const struct mcp_program *program,
+                         bool *has_kernels)
+{
+    for (int t = 0; t < program->num_types; t++)
+        for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
+            const struct mcp_block *block = &program->types[t].blocks[role];
+            for (int i = 0; i < block->num_ops; i++)
+                size_op(b, &program->types[t], &block->ops[i], has_kernels);
+        }
+}
+
+static enum mcp_status open_queues(struct mcp_backend *b, const bool *has_kernels,
+                                   struct mcp_error *err)
+{
+    for (int s = 0; s < MCP_NUM_STREAMS; s++) {
+        b->queues[s].stream = b->streams.each[s].handle;
+        if (has_kernels[s])
+            MCP_TRY(
+                mcp_cuda_new_memory(b->arena, MCP_CUDA_SCRATCH_BYTES, &b->queues[s].scratch, err));
+    }
+    return MCP_OK;
+}
+
+static enum mcp_status open_ids(struct mcp_backend *b, struct mcp_error *err)
+{
+    for (int i = 0; i < BATCHES; i++) {
+        void *room;
+        MCP_TRY(mcp_cuda_new_host_memory(b->arena, b->ids.bytes, &room, err));
+        MCP_TRY(mcp_cuda_new_event(b->arena, false, &b->ids.copied[i], err));
+        b->ids.room[i] = room;
+    }
+    return MCP_OK;
+}
+
+static enum mcp_status open_numbers(struct mcp_backend *b, struct mcp_error *err)
+{
+    void *scalars, *agreed, *there;
+    MCP_TRY(mcp_cuda_new_host_memory(b->arena, MAX_SCALARS * sizeof *b->scalars, &scalars, err));
+    MCP_TRY(mcp_cuda_new_host_memory(b->arena, AGREED * sizeof *b->agreed, &agreed, err));
+    MCP_TRY(mcp_cuda_new_memory(b->arena, AGREED * sizeof *b->agreed, &there, err));
+    b->scalars = scalars;
+    b->agreed = agreed;
+    b->agreed_there = there;
+    return mcp_cuda_new_stream(b->arena, true, &b->agree_stream, err);
+}
+
+static enum mcp_status open_all(struct mcp_backend *b, const struct mcp_program *program,
+                                const struct mcp_cuda_options *options, struct mcp_error *err)
+{
+    bool has_kernels[MCP_NUM_STREAMS] = {false};
+    struct mcp_cuda_channels_setting setting = {
+        .world = b->world, .programs = {program}, .rank = mcp_nccl_world_rank(b->world)};
+    for (int i = 0; i < MCP_INTERPRET_OTHERS; i++)
+        setting.programs[1 + i] = options->others[i];
+    for (int i = 0; i <= MCP_INTERPRET_OTHERS; i++)
+        if (setting.programs[i] != NULL)
+            size_program(b, setting.programs[i], has_kernels);
+    MCP_TRY(mcp_cuda_streams_open(b->arena, b->world, options->timed, &b->streams, err));
+    MCP_TRY(open_queues(b, has_kernels, err));
+    MCP_TRY(open_ids(b, err));
+    MCP_TRY(open_numbers(b, err));
+    MCP_TRY(mcp_cuda_blas_open(b->arena, BLAS_BYTES, &b->blas, err));
+    return mcp_cuda_channels_open(b->arena, &setting, &b->channels, err);
+}
+
+enum mcp_status mcp_cuda_backend_open(struct mcp_arena *arena, struct mcp_nccl_world *world,
+                                      const struct mcp_program *program,
+                                      const struct mcp_cuda_options *options,
+                                      struct mcp_backend **out, struct mcp_error *err)
+{
+    struct mcp_backend *b = MCP_NEW(arena, struct mcp_backend);
+    b->arena = arena;
+    b->world = world;
+    b->counts.arena = arena;
+    b->new_step = true;
+    *out = b;
+    return open_all(b, program, options, err);
+}
+
+static bool is_host_function(enum mcp_function function)
+{
+    return function == MCP_FN_LOAD_MICROBATCH || function == MCP_FN_STEP_SCALARS;
+}
+
+static bool supports(enum mcp_function function, enum mcp_dtype dtype)
+{
+    const struct mcp_cuda_kernel *kernel = &mcp_cuda_kernels[function];
+    bool is_number = dtype == MCP_F32 || dtype == MCP_BF16 || dtype == MCP_F16;
+    if (is_host_function(function) || mcp_functions[function].code == MCP_HOST)
+        return is_host_function(function) || kernel->run != NULL;
+    return mcp_cuda_transfer_supports(function, dtype) ||
+           (is_number && (kernel->run != NULL || kernel->multiply != NULL));
+}
+
+/* --- memory --- */
+
+static void *compute(const struct mcp_backend *b)
+{
+    return b->streams.each[MCP_STREAM_COMPUTE].handle;
+}
+
+static enum mcp_status allocate(struct mcp_backend *b, int64_t bytes, void **memory,
+                                struct mcp_error *err)
+{
+    MCP_TRY(mcp_cuda_new_memory(b->arena, bytes, memory, err));
+    MCP_TRY(mcp_cuda_set_bytes(*memory, 0xff, bytes, compute(b), err));
+    return mcp_cuda_empty_stream(&b->streams, MCP_STREAM_COMPUTE, err);
+}
+
+static enum mcp_status copy(struct mcp_backend *b, void *to, const void *from, int64_t bytes,
+                            struct mcp_error *err)
+{
+    MCP_TRY(mcp_cuda_copy(to, from, bytes, compute(b), err));
+    return mcp_cuda_empty_stream(&b->streams, MCP_STREAM_COMPUTE, err);
+}
+
+/* What fails here is told by the next launch() or finish(). */
+static void copy_out(struct mcp_backend *b, const void *memory, void *host, int64_t bytes)
+{
+    if (b->failed == MCP_OK)
+        b->failed = copy(b, host, memory, bytes, &b->failure);
+    if (b->failed != MCP_OK)
+        memset(host, 0xff, (size_t)bytes);
+}
+
+static void copy_in(struct mcp_backend *b, void *memory, const void *host, int64_t bytes)
+{
+    if (b->failed == MCP_OK)
+        b->failed = copy(b, memory, host, bytes, &b->failure);
+}
+
+static enum mcp_status check_copies(const struct mcp_backend *b, struct mcp_error *err)
+{
+    return b->failed == MCP_OK ? MCP_OK : mcp_fail(err, b->failed, "%s", b->failure.text);
+}
+
+/* --- host functions --- */
+
+/* The ids are on their way when this returns; the host's batch is not looked at again. */
+static enum mcp_status load_microbatch(struct mcp_backend *b, const struct mcp_launch *launch,
+                                       struct mcp_error *err)
+{
+    const struct mcp_layer_facts *facts = &launch->type->facts;
+    int64_t slot = b->ids.used % BATCHES;
+    bool copied = true;
+    if (b->ids.used >= BATCHES)
+        MCP_TRY(mcp_cuda_event_reached(b->ids.copied[slot], &copied, err));
+    if (!copied)
+        MCP_TRY(mcp_cuda_empty_stream(&b->streams, (enum mcp_stream)launch->op->stream, err));
+    mcp_batch_ids(launch, b->ids.room[slot]);
+    void *stream = b->queues[launch->op->stream].stream;
+    MCP_TRY(mcp_cuda_copy(launch->writes[0], b->ids.room[slot],
+                          facts->microbatch_size * facts->sequence_local * 4, stream, err));
+    b->ids.used++;
+    return mcp_cuda_record(b->ids.copied[slot], stream, err);
+}
+
+/* Once a step the host waits for the device. */
+static enum mcp_status step_scalars(struct mcp_backend *b, const struct mcp_launch *launch,
+                                    struct mcp_error *err)
+{
+    const struct mcp_step_reads reads = mcp_step_reads_of(launch);
+    enum mcp_stream stream = (enum mcp_stream)launch->op->stream;
+    void *handle = b->queues[stream].stream;
+    float *squares = &b->scalars[0], *loss = &b->scalars[1], *scalars = &b->scalars[2];
+    if (launch->write_bytes[0] > (MAX_SCALARS - 2) * (int64_t)sizeof *scalars)
+        return mcp_fail(err, MCP_RUN_FAILURE, "a step has %lld bytes of scalars, and %d at most",
+                        (long long)launch->write_bytes[0], MAX_SCALARS - 2);
+    *squares = 0;
+    if (reads.squares >= 0)
+        MCP_TRY(mcp_cuda_copy(squares, launch->reads[reads.squares], sizeof *squares, handle, err));
+    MCP_TRY(mcp_cuda_copy(loss, launch->reads[reads.loss], sizeof *loss, handle, err));
+    MCP_TRY(mcp_cuda_empty_stream(&b->streams, stream, err));
+    mcp_set_step_scalars(launch, *squares, *loss, scalars);
+    return mcp_cuda_copy(launch->writes[0], scalars, launch->write_bytes[0], handle, err);
+}
+
+/* Behind the kernel that counts: what others have, and a copy of it all for the host, which
+ * products and transfers to come are sized by. */
+static enum mcp_status share_counts(struct mcp_backend *b, const struct mcp_launch *launch,
+                                    struct mcp_error *err)
+{
+    enum mcp_stream stream = (enum mcp_stream)launch->op->stream;
+    int64_t experts = launch->type->facts.num_experts, bytes = 2 * experts * 4;
+    int32_t *sizes = launch->writes[0], *host;
+    MCP_TRY(mcp_cuda_counts_place(&b->counts, sizes, bytes, &host, err));
+    MCP_TRY(mcp_cuda_exchange_counts(b->channels, sizes, experts, b->queues[stream].stream, err));
+    MCP_TRY(mcp_cuda_copy(host, sizes, bytes, b->queues[stream].stream, err));
+    return mcp_cuda_empty_stream(&b->streams, stream, err);
+}
+
+/* --- ops --- */
+
+static void wait_for(struct mcp_backend *b, enum mcp_stream stream, struct mcp_ticket ticket)
+{
+    int64_t *number = &b->streams.each[stream].waits[ticket.stream];
+    if (ticket.number > *number)
+        *number = ticket.number;
+}
+
+static const int32_t *sizes_of(const struct mcp_backend *b, const struct mcp_launch *launch)
+{
+    const int32_t *device = mcp_launch_sizes(launch);
+    return device == NULL ? NULL : mcp_cuda_counts_at(&b->counts, device);
+}
+
+/* The workspace of products is one stream's. */
+static enum mcp_status multiply(const struct mcp_cuda_kernel *kernel,
+                                const struct mcp_cuda_call *call, struct mcp_error *err)
+{
+    if (call->launch->op->stream != MCP_STREAM_COMPUTE)
+        return mcp_fail(err, MCP_RUN_FAILURE, "a product on stream %s: only compute has them",
+                        mcp_stream_names[call->launch->op->stream]);
+    return kernel->multiply(call, err);
+}
+
+static enum mcp_status queue_op(struct mcp_backend *b, const struct mcp_launch *launch,
+                                struct mcp_error *err)
+{
+    const struct mcp_cuda_kernel *kernel = &mcp_cuda_kernels[launch->op->function];
+    const struct mcp_cuda_queue *queue = &b->queues[launch->op->stream];
+    const struct mcp_cuda_call call = {launch, queue, b->blas, sizes_of(b, launch)};
+    if (mcp_op_is_transfer(launch->op))
+        return mcp_cuda_transfer(b->channels, launch, call.sizes, queue->stream, err);
+    if (launch->op->function == MCP_FN_LOAD_MICROBATCH)
+        return load_microbatch(b, launch, err);
+    if (launch->op->function == MCP_FN_STEP_SCALARS)
+        return step_scalars(b, launch, err);
+    if (kernel->multiply != NULL)
+        return multiply(kernel, &call, err);
+    kernel->run(&call);
+    MCP_TRY(mcp_cuda_check_launch(mcp_functions[launch->op->function].name, err));
+    return launch->op->function == MCP_FN_EXPERT_COUNTS ? share_counts(b, launch, err) : MCP_OK;
+}
+
+static enum mcp_status launch_op(struct mcp_backend *b, const struct mcp_launch *launch,
+                                 struct mcp_ticket *ticket, struct mcp_error *err)
+{
+    MCP_TRY(check_copies(b, err));
+    if (b->new_step)
+        MCP_TRY(mcp_cuda_streams_start(&b->streams, err));
+    b->new_step = false;
+    MCP_TRY(mcp_cuda_begin_op(&b->streams, launch, err));
+    MCP_TRY(queue_op(b, launch, err));
+    return mcp_cuda_end_op(&b->streams, launch, ticket, err);
+}
+
+static bool reached(struct mcp_backend *b, struct mcp_ticket ticket)
+{
+    bool moved;
+    if (b->failed == MCP_OK)
+        b->failed = mcp_cuda_look(&b->streams, &moved, &b->failure);
+    return b->streams.each[ticket.stream].reached >= ticket.number;
+}
+
+static enum mcp_status finish(struct mcp_backend *b, struct mcp_error *err)
+{
+    struct mcp_cuda_patience patience = mcp_cuda_patience_of(b->world);
+    bool moved = false, left = false, over = false;
+    b->new_step = true;
+    MCP_TRY(check_copies(b, err));
+    for (;;) {
+        MCP_TRY(mcp_cuda_look(&b->streams, &moved, err));
+        MCP_TRY(mcp_cuda_messages_left(b->channels, &left, err));
+        if (left && mcp_cuda_all_reached(&b->streams))
+            return MCP_OK;
+        if (moved)
+            mcp_cuda_take_heart(&patience);
+        MCP_TRY(mcp_cuda_breathe(&patience, &over, err));
+        if (over)
+            return mcp_cuda_give_up(&b->streams, err);
+    }
+}
+
+static bool times(struct mcp_backend *b, struct mcp_ticket ticket, struct mcp_op_times *out)
+{
+    return mcp_cuda_times_of(&b->streams, ticket, out);
+}
+
+static double read_clock(struct mcp_backend *b)
+{
+    (void)b;
+    return mcp_cuda_clock();
+}
+
+static enum mcp_status agree(struct mcp_backend *b, double *values, int count, char operation,
+                             struct mcp_error *err)
+{
+    struct mcp_nccl *all = mcp_nccl_everybody(b->world);
+    for (int first = 0; all != NULL && first < count; first += AGREED) {
+        int some = count - first < AGREED ? count - first : AGREED;
+        int64_t bytes = some * (int64_t)sizeof *values;
+        const struct mcp_nccl_data data = {b->agreed_there, b->agreed_there, some, MCP_NCCL_F64};
+        memcpy(b->agreed, values + first, (size_t)bytes);
+        MCP_TRY(mcp_cuda_copy(b->agreed_there, b->agreed, bytes, b->agree_stream, err));
+        MCP_TRY(mcp_nccl_all_reduce(all, &data, operation, b->agree_stream, err));
+        MCP_TRY(mcp_cuda_copy(b->agreed, b->agreed_there, bytes, b->agree_stream, err));
+        MCP_TRY(mcp_cuda_await(b->world, b->agree_stream, "agreeing on numbers", err));
+        memcpy(values + first, b->agreed, (size_t)bytes);
+    }
+    return MCP_OK;
+}
+
+static void close_backend(struct mcp_backend *b)
+{
+    mcp_nccl_world_forget(b->world);
+}
+
+const struct mcp_backend_calls mcp_cuda_backend = {
+    .name = "cuda",
+    .supports = supports,
+    .allocate = allocate,
+    .read = copy_out,
+    .write = copy_in,
+    .wait = wait_for,
+    .launch = launch_op,
+    .reached = reached,
+    .finish = finish,
+    .times = times,
+    .clock = read_clock,
+    .agree = agree,
+    .close = close_backend,
+};

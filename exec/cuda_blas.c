@@ -1,0 +1,237 @@
+/* exec/cuda_blas.c: the only file that knows cuBLASLt.
+ *
+ * The library's matrices lie column by column: a row-major c = a b is its c' = b' a', of the
+ * same memory. */
+#include "exec/cuda_blas.h"
+
+#include "exec/cuda_runtime.h"
+
+#include <cublasLt.h>
+
+#include <string.h>
+
+/* What an algorithm is chosen by; compared byte by byte, so without gaps. */
+struct shape {
+    int64_t m, n, k;
+    int32_t alignment[3]; /* bytes: of a, b, c */
+    unsigned char type, c_type;
+    unsigned char a_transposed, b_transposed;
+};
+
+/* A slot of the table holds the last shape that fell into it: shapes of experts' rows have no
+ * end. */
+struct choice {
+    struct shape shape;
+    bool made;
+    cublasLtMatmulDesc_t description;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algorithm;
+};
+
+enum { CHOICES = 1024 };
+
+struct mcp_cuda_blas {
+    cublasLtHandle_t handle;
+    cublasLtMatmulPreference_t preference;
+    void *workspace;
+    int64_t workspace_bytes;
+    struct choice choices[CHOICES];
+};
+
+static enum mcp_status check(cublasStatus_t code, const char *what, struct mcp_error *err)
+{
+    if (code == CUBLAS_STATUS_SUCCESS)
+        return MCP_OK;
+    return mcp_fail(err, MCP_RUN_FAILURE, "%s: cuBLASLt says: %s", what,
+                    cublasLtGetStatusString(code));
+}
+
+static void forget(struct choice *choice)
+{
+    if (choice->a != NULL)
+        cublasLtMatrixLayoutDestroy(choice->a);
+    if (choice->b != NULL)
+        cublasLtMatrixLayoutDestroy(choice->b);
+    if (choice->c != NULL)
+        cublasLtMatrixLayoutDestroy(choice->c);
+    if (choice->description != NULL)
+        cublasLtMatmulDescDestroy(choice->description);
+    *choice = (struct choice){.made = false};
+}
+
+static void close_blas(void *handle)
+{
+    struct mcp_cuda_blas *blas = handle;
+    for (int i = 0; i < CHOICES; i++)
+        forget(&blas->choices[i]);
+    if (blas->preference != NULL)
+        cublasLtMatmulPreferenceDestroy(blas->preference);
+    if (blas->handle != NULL)
+        cublasLtDestroy(blas->handle);
+}
+
+enum mcp_status mcp_cuda_blas_open(struct mcp_arena *arena, int64_t workspace_bytes,
+                                   struct mcp_cuda_blas **out, struct mcp_error *err)
+{
+    struct mcp_cuda_blas *blas = MCP_NEW(arena, struct mcp_cuda_blas);
+    uint64_t bytes = (uint64_t)workspace_bytes;
+    mcp_defer(arena, close_blas, blas);
+    blas->workspace_bytes = workspace_bytes;
+    MCP_TRY(mcp_cuda_new_memory(arena, workspace_bytes, &blas->workspace, err));
+    MCP_TRY(check(cublasLtCreate(&blas->handle), "starting", err));
+    MCP_TRY(check(cublasLtMatmulPreferenceCreate(&blas->preference), "starting", err));
+    *out = blas;
+    return check(cublasLtMatmulPreferenceSetAttribute(blas->preference,
+                                                      CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                      &bytes, sizeof bytes),
+                 "starting", err);
+}
+
+static cudaDataType type_of(enum mcp_dtype dtype)
+{
+    return dtype == MCP_F32 ? CUDA_R_32F : dtype == MCP_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+static bool is_number(enum mcp_dtype dtype)
+{
+    return dtype == MCP_F32 || dtype == MCP_BF16 || dtype == MCP_F16;
+}
+
+static enum mcp_status check_types(const struct mcp_cuda_product *p, struct mcp_error *err)
+{
+    bool c_fits = p->c.dtype == MCP_F32 || p->c.dtype == p->a.dtype;
+    if (is_number(p->a.dtype) && p->b.dtype == p->a.dtype && c_fits)
+        return MCP_OK;
+    return mcp_fail(err, MCP_RUN_FAILURE, "cuBLASLt has no product of %s and %s into %s",
+                    mcp_dtype_names[p->a.dtype], mcp_dtype_names[p->b.dtype],
+                    mcp_dtype_names[p->c.dtype]);
+}
+
+static int32_t alignment_of(const void *data)
+{
+    uintptr_t bits = (uintptr_t)data | 256;
+    return (int32_t)(bits & -bits);
+}
+
+static struct shape shape_of(const struct mcp_cuda_product *p)
+{
+    struct shape shape;
+    memset(&shape, 0, sizeof shape);
+    shape.m = p->m;
+    shape.n = p->n;
+    shape.k = p->k;
+    shape.alignment[0] = alignment_of(p->a.data);
+    shape.alignment[1] = alignment_of(p->b.data);
+    shape.alignment[2] = alignment_of(p->c.data);
+    shape.type = (unsigned char)p->a.dtype;
+    shape.c_type = (unsigned char)p->c.dtype;
+    shape.a_transposed = p->a.transposed;
+    shape.b_transposed = p->b.transposed;
+    return shape;
+}
+
+static struct choice *slot_of(struct mcp_cuda_blas *blas, const struct shape *shape)
+{
+    const unsigned char *bytes = (const unsigned char *)shape;
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < sizeof *shape; i++)
+        hash = (hash ^ bytes[i]) * 1099511628211u;
+    return &blas->choices[hash % CHOICES];
+}
+
+/* --- a choice --- */
+
+static enum mcp_status set_transposed(cublasLtMatmulDesc_t description,
+                                      cublasLtMatmulDescAttributes_t which, bool transposed,
+                                      struct mcp_error *err)
+{
+    cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    return check(cublasLtMatmulDescSetAttribute(description, which, &operation, sizeof operation),
+                 "describing a product", err);
+}
+
+/* Of a row-major [rows][columns], or where it lies transposed [columns][rows]. */
+static enum mcp_status new_layout(const struct mcp_cuda_matrix *matrix, int64_t rows,
+                                  int64_t columns, cublasLtMatrixLayout_t *out,
+                                  struct mcp_error *err)
+{
+    int64_t wide = matrix->transposed ? rows : columns, tall = matrix->transposed ? columns : rows;
+    return check(cublasLtMatrixLayoutCreate(out, type_of(matrix->dtype), (uint64_t)wide,
+                                            (uint64_t)tall, wide),
+                 "describing a matrix", err);
+}
+
+/* The library's first matrix is our second. */
+static enum mcp_status describe(struct choice *choice, const struct mcp_cuda_product *p,
+                                struct mcp_error *err)
+{
+    MCP_TRY(check(cublasLtMatmulDescCreate(&choice->description, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+                  "describing a product", err));
+    MCP_TRY(set_transposed(choice->description, CUBLASLT_MATMUL_DESC_TRANSA, p->b.transposed, err));
+    MCP_TRY(set_transposed(choice->description, CUBLASLT_MATMUL_DESC_TRANSB, p->a.transposed, err));
+    MCP_TRY(new_layout(&p->a, p->m, p->k, &choice->a, err));
+    MCP_TRY(new_layout(&p->b, p->k, p->n, &choice->b, err));
+    return new_layout(&p->c, p->m, p->n, &choice->c, err);
+}
+
+static enum mcp_status set_alignments(const struct mcp_cuda_blas *blas, const struct shape *shape,
+                                      struct mcp_error *err)
+{
+    static const cublasLtMatmulPreferenceAttributes_t which[4] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    static const int of[4] = {1, 0, 2, 2};
+    for (int i = 0; i < 4; i++) {
+        uint32_t bytes = (uint32_t)shape->alignment[of[i]];
+        MCP_TRY(check(
+            cublasLtMatmulPreferenceSetAttribute(blas->preference, which[i], &bytes, sizeof bytes),
+            "describing a product", err));
+    }
+    return MCP_OK;
+}
+
+static enum mcp_status choose(struct mcp_cuda_blas *blas, struct choice *choice,
+                              const struct mcp_cuda_product *p, const struct shape *shape,
+                              struct mcp_error *err)
+{
+    cublasLtMatmulHeuristicResult_t result;
+    int found = 0;
+    forget(choice);
+    choice->shape = *shape;
+    MCP_TRY(describe(choice, p, err));
+    MCP_TRY(set_alignments(blas, shape, err));
+    cublasStatus_t code =
+        cublasLtMatmulAlgoGetHeuristic(blas->handle, choice->description, choice->b, choice->a,
+                                       choice->c, choice->c, blas->preference, 1, &result, &found);
+    if (code == CUBLAS_STATUS_SUCCESS && found == 0)
+        code = CUBLAS_STATUS_NOT_SUPPORTED;
+    MCP_TRY(check(code, "choosing an algorithm", err));
+    choice->algorithm = result.algo;
+    choice->made = true;
+    return MCP_OK;
+}
+
+static int64_t bytes_of(const struct mcp_cuda_product *p)
+{
+    return p->m * p->n * (int64_t)mcp_dtype_bytes(p->c.dtype);
+}
+
+enum mcp_status mcp_cuda_blas_multiply(struct mcp_cuda_blas *blas, const struct mcp_cuda_product *p,
+                                       void *stream, struct mcp_error *err)
+{
+    const float one = 1, beta = p->accumulate ? 1 : 0;
+    MCP_TRY(check_types(p, err));
+    if (p->m == 0 || p->n == 0 || (p->k == 0 && p->accumulate))
+        return MCP_OK;
+    if (p->k == 0)
+        return mcp_cuda_set_bytes(p->c.data, 0, bytes_of(p), stream, err);
+    struct shape shape = shape_of(p);
+    struct choice *choice = slot_of(blas, &shape);
+    if (!choice->made || memcmp(&choice->shape, &shape, sizeof shape) != 0)
+        MCP_TRY(choose(blas, choice, p, &shape, err));
+    return check(cublasLtMatmul(blas->handle, choice->description, &one, p->b.data, choice->b,
+                                p->a.data, choice->a, &beta, p->c.data, choice->c, p->c.data,
+                                choice->c, &choice->algorithm, blas->workspace,
+                                (size_t)blas->workspace_bytes, stream),
+                 "a product", err);
+}

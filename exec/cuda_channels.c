@@ -1,0 +1,238 @@
+/* exec/cuda_channels.c: makes the groups of ranks that a program's transfers need. */
+#include "exec/cuda_channels.h"
+
+#include "exec/cuda_runtime.h"
+#include "exec/cuda_wait.h"
+#include "exec/transfer.h"
+
+enum { LINK_SETS = 3 };
+
+/* --- groups --- */
+
+/* What two streams exchange with each other: those of messages are a send and the receive
+ * that takes it, in turn. */
+static int group_stream(enum mcp_stream stream)
+{
+    int message = (int)stream - MCP_STREAM_SEND_NEXT;
+    return message > 0 ? (int)stream - message % 2 : (int)stream;
+}
+
+struct mcp_cuda_group *mcp_cuda_group_of(struct mcp_cuda_channels *c, enum mcp_stream stream,
+                                         unsigned axes)
+{
+    return &c->groups[group_stream(stream)][axes];
+}
+
+/* Links that share a rank are in different sets: in a ring of odd length the last link, too,
+ * is beside the first. */
+static int link_set(int sender, int size)
+{
+    return sender == size - 1 && size % 2 == 1 ? 2 : sender % 2;
+}
+
+/* Connects a link while nothing else runs: later no rank waits on the host for its peer. */
+static enum mcp_status connect(struct mcp_cuda_channels *c, struct mcp_nccl *link, bool sends,
+                               struct mcp_error *err)
+{
+    MCP_TRY(sends ? mcp_nccl_send(link, c->first_message, 1, 1, c->first_stream, err)
+                  : mcp_nccl_receive(link, c->first_message, 1, 0, c->first_stream, err));
+    return mcp_cuda_await(c->world, c->first_stream, "the first message to a neighbour", err);
+}
+
+/* Of a ring in which each member sends to the one that is `step` further on. Every rank is
+ * in at most one link of a set. */
+static enum mcp_status open_links(struct mcp_cuda_channels *c, struct mcp_cuda_group *g,
+                                  const int *members, int step, struct mcp_error *err)
+{
+    int previous = g->index < 0 ? -1 : mcp_neighbour(g->size, g->index, -step);
+    for (int set = 0; set < LINK_SETS; set++) {
+        struct mcp_nccl *link;
+        bool sends = g->index >= 0 && link_set(g->index, g->size) == set;
+        bool receives = g->index >= 0 && link_set(previous, g->size) == set;
+        int color = sends ? members[g->index] : receives ? members[previous] : -1;
+        MCP_TRY(mcp_nccl_split(c->world, color, sends ? 0 : 1, &link, err));
+        if (link == NULL)
+            continue;
+        *(sends ? &g->out : &g->in) = link;
+        MCP_TRY(connect(c, link, sends, err));
+    }
+    return MCP_OK;
+}
+
+static bool is_message(const struct mcp_op *op)
+{
+    return op->function == MCP_FN_SEND || op->function == MCP_FN_RECEIVE;
+}
+
+/* Opens what transfers of `op` need, `axes` being its group. */
+static enum mcp_status open_group(struct mcp_cuda_channels *c, const struct mcp_plan *plan,
+                                  const struct mcp_op *op, unsigned axes, struct mcp_error *err)
+{
+    if (axes >= MCP_CUDA_AXES)
+        return mcp_fail(err, MCP_INVALID, "a group over axes %u is unknown", axes);
+    struct mcp_cuda_group *g = mcp_cuda_group_of(c, (enum mcp_stream)op->stream, axes);
+    if (g->opened)
+        return MCP_OK;
+    int *members = MCP_ARRAY(c->arena, mcp_nccl_world_size(c->world), int);
+    g->opened = true;
+    g->size = mcp_group_size(plan, axes);
+    g->index = mcp_group_index(plan, axes, c->rank);
+    if (g->size == 1)
+        return MCP_OK;
+    mcp_group_members(plan, axes, c->rank, members);
+    if (is_message(op)) {
+        int step = op->function == MCP_FN_SEND ? op->delta : -op->delta;
+        if (step != 1 && step != -1)
+            return mcp_fail(err, MCP_INVALID,
+                            "a message to the rank %d further on: only to the "
+                            "next and the previous there are links",
+                            step);
+        return open_links(c, g, members, step, err);
+    }
+    return mcp_nccl_split(c->world, g->index < 0 ? -1 : members[0], g->index, &g->all, err);
+}
+
+static enum mcp_status open_op(struct mcp_cuda_channels *c, const struct mcp_plan *plan,
+                               const struct mcp_op *op, struct mcp_error *err)
+{
+    if (mcp_op_is_transfer(op))
+        return open_group(c, plan, op, op->group, err);
+    if (op->function == MCP_FN_EXPERT_COUNTS)
+        return open_group(c, plan, op, MCP_EXPERT, err);
+    return MCP_OK;
+}
+
+/* --- memory --- */
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t bytes_of(const struct mcp_op *op)
+{
+    return op->dims[0] * (int64_t)mcp_dtype_bytes((enum mcp_dtype)op->dtype);
+}
+
+/* A reduce_scatter that adds: the shard of its sums. */
+static void size_room(struct mcp_cuda_channels *c, const struct mcp_program *program,
+                      const struct mcp_layer_type *type, const struct mcp_op *op)
+{
+    if (op->function != MCP_FN_REDUCE_SCATTER ||
+        mcp_operand_buffer(program, type, op->writes[0])->kind != MCP_BUFFER_GRADIENT)
+        return;
+    int size = mcp_cuda_group_of(c, (enum mcp_stream)op->stream, op->group)->size;
+    int64_t bytes = mcp_shard_of(op->dims[0], size, 0).count *
+                    (int64_t)mcp_dtype_bytes((enum mcp_dtype)op->dtype);
+    c->room_bytes[op->stream] = larger(c->room_bytes[op->stream], bytes);
+}
+
+static enum mcp_status open_ops(struct mcp_cuda_channels *c, const struct mcp_program *program,
+                                struct mcp_error *err)
+{
+    for (int t = 0; t < program->num_types; t++)
+        for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
+            const struct mcp_block *block = &program->types[t].blocks[role];
+            for (int i = 0; i < block->num_ops; i++) {
+                MCP_TRY(open_op(c, &program->plan, &block->ops[i], err));
+                size_room(c, program, &program->types[t], &block->ops[i]);
+            }
+        }
+    return MCP_OK;
+}
+
+/* Messages of one kind that this rank sends in a step, and the longest of them. */
+struct post {
+    int64_t messages, longest_bytes;
+};
+
+static void count_slot(const struct mcp_program *program, const struct mcp_slot *slot,
+                       struct post posts[MCP_NUM_STREAMS])
+{
+    const struct mcp_entry_list *list = &program->lists[slot->list];
+    for (int e = 0; e < list->num_entries; e++) {
+        const struct mcp_entry *entry = &list->entries[e];
+        const struct mcp_block *block = &program->types[entry->type].blocks[entry->role];
+        for (int i = 0; i < block->num_ops; i++) {
+            struct post *post = &posts[block->ops[i].stream];
+            if (block->ops[i].function != MCP_FN_SEND)
+                continue;
+            post->messages++;
+            post->longest_bytes = larger(post->longest_bytes, bytes_of(&block->ops[i]));
+        }
+    }
+}
+
+/* The longest outbox that either program needs: exec/cuda_transfer.h. */
+static void size_outboxes(struct mcp_cuda_channels *c, const struct mcp_program *program)
+{
+    struct post posts[MCP_NUM_STREAMS] = {{0, 0}};
+    int chunks = 1;
+    struct mcp_coordinate at = mcp_mesh_coordinate(&program->plan, c->rank);
+    const struct mcp_program_class *class = &program->classes[at.pipeline];
+    for (int i = 0; i < class->num_slots; i++) {
+        chunks = class->slots[i].chunk >= chunks ? class->slots[i].chunk + 1 : chunks;
+        count_slot(program, &class->slots[i], posts);
+    }
+    for (int s = 0; s < MCP_NUM_STREAMS; s++) {
+        struct mcp_cuda_outbox *box = &c->outboxes[s];
+        int64_t stages = (int64_t)program->num_classes * chunks;
+        int64_t slots = posts[s].messages < stages ? posts[s].messages : stages;
+        box->slots = (int)larger(box->slots, slots);
+        box->slot_bytes = larger(box->slot_bytes, (posts[s].longest_bytes + 255) / 256 * 256);
+    }
+}
+
+static enum mcp_status open_outbox(struct mcp_cuda_channels *c, struct mcp_cuda_outbox *box,
+                                   struct mcp_error *err)
+{
+    void *room;
+    if (box->slots == 0)
+        return MCP_OK;
+    box->left = MCP_ARRAY(c->arena, box->slots, void *);
+    MCP_TRY(mcp_cuda_new_memory(c->arena, box->slots * box->slot_bytes, &room, err));
+    box->room = room;
+    MCP_TRY(mcp_cuda_new_stream(c->arena, true, &box->stream, err));
+    MCP_TRY(mcp_cuda_new_event(c->arena, false, &box->copied, err));
+    for (int i = 0; i < box->slots; i++)
+        MCP_TRY(mcp_cuda_new_event(c->arena, false, &box->left[i], err));
+    return MCP_OK;
+}
+
+static enum mcp_status open_memory(struct mcp_cuda_channels *c, struct mcp_error *err)
+{
+    for (int s = 0; s < MCP_NUM_STREAMS; s++) {
+        MCP_TRY(open_outbox(c, &c->outboxes[s], err));
+        if (c->room_bytes[s] > 0)
+            MCP_TRY(mcp_cuda_new_memory(c->arena, c->room_bytes[s], &c->room[s], err));
+    }
+    return MCP_OK;
+}
+
+enum mcp_status mcp_cuda_channels_open(struct mcp_arena *arena,
+                                       const struct mcp_cuda_channels_setting *setting,
+                                       struct mcp_cuda_channels **out, struct mcp_error *err)
+{
+    struct mcp_cuda_channels *c = MCP_NEW(arena, struct mcp_cuda_channels);
+    c->arena = arena;
+    c->world = setting->world;
+    c->rank = setting->rank;
+    *out = c;
+    MCP_TRY(mcp_cuda_new_stream(arena, true, &c->first_stream, err));
+    MCP_TRY(mcp_cuda_new_memory(arena, 1, &c->first_message, err));
+    for (int p = 0; p <= MCP_INTERPRET_OTHERS && setting->programs[p] != NULL; p++) {
+        MCP_TRY(open_ops(c, setting->programs[p], err));
+        size_outboxes(c, setting->programs[p]);
+    }
+    return open_memory(c, err);
+}
+
+enum mcp_status mcp_cuda_messages_left(struct mcp_cuda_channels *channels, bool *left,
+                                       struct mcp_error *err)
+{
+    *left = true;
+    for (int s = 0; s < MCP_NUM_STREAMS && *left; s++)
+        if (channels->outboxes[s].slots > 0)
+            MCP_TRY(mcp_cuda_stream_empty(channels->outboxes[s].stream, left, err));
+    return MCP_OK;
+}

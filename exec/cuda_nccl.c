@@ -1,0 +1,317 @@
+/* exec/cuda_nccl.c: the only file that knows NCCL. */
+#include "exec/cuda_nccl.h"
+
+#include <nccl.h>
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+enum { SPINS = 2000 };
+
+struct mcp_nccl {
+    struct mcp_nccl_world *world;
+    ncclComm_t comm; /* NULL: ended */
+};
+
+struct mcp_nccl_world {
+    struct mcp_arena *arena;
+    int rank, size;
+    double timeout_s;
+    bool grouped; /* between group_begin and group_end */
+    bool aborted;
+    struct mcp_nccl own; /* of all ranks; comm NULL for one rank */
+    struct mcp_nccl **comms;
+    size_t num_comms, capacity;
+};
+
+_Static_assert(sizeof(struct mcp_nccl_id) == NCCL_UNIQUE_ID_BYTES, "an id is NCCL's");
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* --- failures --- */
+
+void mcp_nccl_abort(struct mcp_nccl_world *world)
+{
+    if (world->aborted)
+        return;
+    world->aborted = true;
+    for (size_t i = world->num_comms; i-- > 0;)
+        if (world->comms[i]->comm != NULL)
+            ncclCommAbort(world->comms[i]->comm);
+    if (world->own.comm != NULL)
+        ncclCommAbort(world->own.comm);
+}
+
+/* The library's last word is only there while its communicator is. */
+static enum mcp_status refuse(struct mcp_nccl *nccl, ncclResult_t code, const char *what,
+                              struct mcp_error *err)
+{
+    const char *detail = ncclGetLastError(nccl->comm);
+    bool has_detail = detail != NULL && *detail != '\0';
+    mcp_fail(err, MCP_RUN_FAILURE, "rank %d: %s: NCCL says: %s%s%s", nccl->world->rank, what,
+             ncclGetErrorString(code), has_detail ? ": " : "", has_detail ? detail : "");
+    mcp_nccl_abort(nccl->world);
+    return MCP_RUN_FAILURE;
+}
+
+/* Waits until the library has done on the host what it was asked for. */
+static enum mcp_status settle(struct mcp_nccl *nccl, const char *what, struct mcp_error *err)
+{
+    const double start_s = now_s(), limit_s = nccl->world->timeout_s;
+    for (int tries = 0;; tries++) {
+        ncclResult_t state = ncclSuccess;
+        ncclResult_t code = ncclCommGetAsyncError(nccl->comm, &state);
+        if (code != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
+            return refuse(nccl, code != ncclSuccess ? code : state, what, err);
+        if (state == ncclSuccess)
+            return MCP_OK;
+        if (limit_s > 0 && now_s() - start_s > limit_s) {
+            mcp_fail(err, MCP_RUN_FAILURE,
+                     "rank %d: %s: other ranks have not joined for %.0f s: one has stopped, or is "
+                     "slower than that",
+                     nccl->world->rank, what, limit_s);
+            mcp_nccl_abort(nccl->world);
+            return MCP_RUN_FAILURE;
+        }
+        if (tries < SPINS)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    }
+}
+
+static enum mcp_status check(struct mcp_nccl *nccl, ncclResult_t code, const char *what,
+                             struct mcp_error *err)
+{
+    if (code != ncclSuccess && code != ncclInProgress)
+        return refuse(nccl, code, what, err);
+    return nccl->world->grouped || code == ncclSuccess ? MCP_OK : settle(nccl, what, err);
+}
+
+static enum mcp_status check_one(struct mcp_nccl *nccl, struct mcp_error *err)
+{
+    ncclResult_t state = ncclSuccess;
+    if (nccl->comm == NULL)
+        return MCP_OK;
+    ncclResult_t code = ncclCommGetAsyncError(nccl->comm, &state);
+    code = code != ncclSuccess ? code : state;
+    return code == ncclSuccess || code == ncclInProgress ? MCP_OK
+                                                         : refuse(nccl, code, "a transfer", err);
+}
+
+enum mcp_status mcp_nccl_check(struct mcp_nccl_world *world, struct mcp_error *err)
+{
+    if (world->aborted)
+        return mcp_fail(err, MCP_RUN_FAILURE, "rank %d has given up its communicators",
+                        world->rank);
+    for (size_t i = 0; i < world->num_comms; i++)
+        MCP_TRY(check_one(world->comms[i], err));
+    return check_one(&world->own, err);
+}
+
+/* --- the world and its parts --- */
+
+enum mcp_status mcp_nccl_make_id(struct mcp_nccl_id *out, struct mcp_error *err)
+{
+    ncclUniqueId id;
+    ncclResult_t code = ncclGetUniqueId(&id);
+    if (code != ncclSuccess)
+        return mcp_fail(err, MCP_RUN_FAILURE, "making an id for the ranks: NCCL says: %s: %s",
+                        ncclGetErrorString(code), ncclGetLastError(NULL));
+    memcpy(out->bytes, id.internal, sizeof out->bytes);
+    return MCP_OK;
+}
+
+static void end_comm(struct mcp_nccl *nccl)
+{
+    struct mcp_error ignored;
+    if (nccl->comm == NULL || nccl->world->aborted)
+        return;
+    if (check(nccl, ncclCommFinalize(nccl->comm), "ending", &ignored) == MCP_OK)
+        ncclCommDestroy(nccl->comm);
+    nccl->comm = NULL;
+}
+
+void mcp_nccl_world_forget(struct mcp_nccl_world *world)
+{
+    for (size_t i = 0; i < world->num_comms; i++)
+        end_comm(world->comms[i]);
+    world->num_comms = 0;
+}
+
+static void end_world(void *handle)
+{
+    struct mcp_nccl_world *world = handle;
+    mcp_nccl_world_forget(world);
+    end_comm(&world->own);
+}
+
+enum mcp_status mcp_nccl_world_open(struct mcp_arena *arena, const struct mcp_nccl_id *id, int rank,
+                                    int size, double timeout_s, struct mcp_nccl_world **out,
+                                    struct mcp_error *err)
+{
+    struct mcp_nccl_world *world = MCP_NEW(arena, struct mcp_nccl_world);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId unique;
+    *world =
+        (struct mcp_nccl_world){.arena = arena, .rank = rank, .size = size, .timeout_s = timeout_s};
+    world->own.world = world;
+    *out = world;
+    if (size == 1)
+        return MCP_OK;
+    config.blocking = 0;
+    memcpy(unique.internal, id->bytes, sizeof unique.internal);
+    mcp_defer(arena, end_world, world);
+    return check(&world->own, ncclCommInitRankConfig(&world->own.comm, size, unique, rank, &config),
+                 "joining all ranks", err);
+}
+
+int mcp_nccl_world_rank(const struct mcp_nccl_world *world)
+{
+    return world->rank;
+}
+
+int mcp_nccl_world_size(const struct mcp_nccl_world *world)
+{
+    return world->size;
+}
+
+double mcp_nccl_world_timeout_s(const struct mcp_nccl_world *world)
+{
+    return world->timeout_s;
+}
+
+struct mcp_nccl *mcp_nccl_everybody(struct mcp_nccl_world *world)
+{
+    return world->size == 1 ? NULL : &world->own;
+}
+
+enum mcp_status mcp_nccl_split(struct mcp_nccl_world *world, int color, int key,
+                               struct mcp_nccl **out, struct mcp_error *err)
+{
+    ncclComm_t comm = NULL;
+    *out = NULL;
+    if (world->size == 1)
+        return MCP_OK;
+    MCP_TRY(check(
+        &world->own,
+        ncclCommSplit(world->own.comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &comm, NULL),
+        "making a group of ranks", err));
+    if (comm == NULL)
+        return MCP_OK;
+    struct mcp_nccl *nccl = MCP_NEW(world->arena, struct mcp_nccl);
+    *nccl = (struct mcp_nccl){world, comm};
+    world->comms = mcp_grow(world->arena, world->comms, world->num_comms, &world->capacity,
+                            sizeof *world->comms);
+    world->comms[world->num_comms++] = nccl;
+    *out = nccl;
+    return settle(nccl, "making a group of ranks", err);
+}
+
+/* --- calls --- */
+
+bool mcp_nccl_type_of(enum mcp_dtype dtype, enum mcp_nccl_type *out)
+{
+    static const struct {
+        bool has;
+        enum mcp_nccl_type type;
+    } types[MCP_NUM_DTYPES] = {
+        [MCP_F32] = {true, MCP_NCCL_F32}, [MCP_BF16] = {true, MCP_NCCL_BF16},
+        [MCP_F16] = {true, MCP_NCCL_F16}, [MCP_I32] = {true, MCP_NCCL_I32},
+        [MCP_U8] = {true, MCP_NCCL_U8},
+    };
+    *out = types[dtype].type;
+    return types[dtype].has;
+}
+
+static ncclDataType_t type_of(enum mcp_nccl_type type)
+{
+    static const ncclDataType_t types[] = {
+        [MCP_NCCL_F32] = ncclFloat32, [MCP_NCCL_BF16] = ncclBfloat16, [MCP_NCCL_F16] = ncclFloat16,
+        [MCP_NCCL_F64] = ncclFloat64, [MCP_NCCL_I32] = ncclInt32,     [MCP_NCCL_U8] = ncclUint8,
+    };
+    return types[type];
+}
+
+static ncclRedOp_t operation_of(char operation)
+{
+    return operation == '+' ? ncclSum : operation == '>' ? ncclMax : ncclMin;
+}
+
+enum mcp_status mcp_nccl_all_reduce(struct mcp_nccl *comm, const struct mcp_nccl_data *data,
+                                    char operation, void *stream, struct mcp_error *err)
+{
+    return check(comm,
+                 ncclAllReduce(data->from, data->to, (size_t)data->elements, type_of(data->type),
+                               operation_of(operation), comm->comm, stream),
+                 "all_reduce", err);
+}
+
+enum mcp_status mcp_nccl_reduce_scatter(struct mcp_nccl *comm, const struct mcp_nccl_data *data,
+                                        void *stream, struct mcp_error *err)
+{
+    return check(comm,
+                 ncclReduceScatter(data->from, data->to, (size_t)data->elements,
+                                   type_of(data->type), ncclSum, comm->comm, stream),
+                 "reduce_scatter", err);
+}
+
+enum mcp_status mcp_nccl_all_gather(struct mcp_nccl *comm, const struct mcp_nccl_data *data,
+                                    void *stream, struct mcp_error *err)
+{
+    return check(comm,
+                 ncclAllGather(data->from, data->to, (size_t)data->elements, type_of(data->type),
+                               comm->comm, stream),
+                 "all_gather", err);
+}
+
+enum mcp_status mcp_nccl_broadcast(struct mcp_nccl *comm, const struct mcp_nccl_data *data,
+                                   int root, void *stream, struct mcp_error *err)
+{
+    return check(comm,
+                 ncclBroadcast(data->from, data->to, (size_t)data->elements, type_of(data->type),
+                               root, comm->comm, stream),
+                 "a part of all_gather", err);
+}
+
+enum mcp_status mcp_nccl_reduce(struct mcp_nccl *comm, const struct mcp_nccl_data *data, int root,
+                                void *stream, struct mcp_error *err)
+{
+    return check(comm,
+                 ncclReduce(data->from, data->to, (size_t)data->elements, type_of(data->type),
+                            ncclSum, root, comm->comm, stream),
+                 "a part of reduce_scatter", err);
+}
+
+enum mcp_status mcp_nccl_send(struct mcp_nccl *comm, const void *from, int64_t bytes, int peer,
+                              void *stream, struct mcp_error *err)
+{
+    return check(comm, ncclSend(from, (size_t)bytes, ncclUint8, peer, comm->comm, stream), "send",
+                 err);
+}
+
+enum mcp_status mcp_nccl_receive(struct mcp_nccl *comm, void *to, int64_t bytes, int peer,
+                                 void *stream, struct mcp_error *err)
+{
+    return check(comm, ncclRecv(to, (size_t)bytes, ncclUint8, peer, comm->comm, stream), "receive",
+                 err);
+}
+
+enum mcp_status mcp_nccl_group_begin(struct mcp_nccl *comm, struct mcp_error *err)
+{
+    MCP_TRY(check(comm, ncclGroupStart(), "starting a group of calls", err));
+    comm->world->grouped = true;
+    return MCP_OK;
+}
+
+enum mcp_status mcp_nccl_group_end(struct mcp_nccl *comm, struct mcp_error *err)
+{
+    comm->world->grouped = false;
+    return check(comm, ncclGroupEnd(), "a group of calls", err);
+}

@@ -1,0 +1,190 @@
+/* exec/cuda_streams.c: a ring of events behind each stream. */
+#include "exec/cuda_streams.h"
+
+#include "exec/cuda_runtime.h"
+#include "exec/cuda_wait.h"
+
+enum { FIRST_CAPACITY = 64 };
+
+enum mcp_status mcp_cuda_streams_open(struct mcp_arena *arena, struct mcp_nccl_world *world,
+                                      bool timed, struct mcp_cuda_streams *out,
+                                      struct mcp_error *err)
+{
+    *out = (struct mcp_cuda_streams){.arena = arena, .world = world, .timed = timed};
+    for (int s = 0; s < MCP_NUM_STREAMS; s++)
+        MCP_TRY(mcp_cuda_new_stream(arena, s != MCP_STREAM_COMPUTE, &out->each[s].handle, err));
+    return mcp_cuda_new_event(arena, true, &out->step_event, err);
+}
+
+/* --- marks --- */
+
+static struct mcp_cuda_mark *mark_of(struct mcp_cuda_stream *s, int64_t number)
+{
+    return &s->marks[number & (s->capacity - 1)];
+}
+
+static enum mcp_status look_at(struct mcp_cuda_streams *streams, struct mcp_cuda_stream *s,
+                               struct mcp_error *err)
+{
+    bool reached = true;
+    while (reached && s->reached < s->number) {
+        MCP_TRY(mcp_cuda_event_reached(mark_of(s, s->reached + 1)->reached, &reached, err));
+        s->reached += reached;
+    }
+    if (!streams->timed)
+        s->first = s->reached;
+    return MCP_OK;
+}
+
+static void grow(struct mcp_arena *arena, struct mcp_cuda_stream *s)
+{
+    int64_t larger = s->capacity == 0 ? FIRST_CAPACITY : 2 * s->capacity;
+    struct mcp_cuda_mark *marks = MCP_ARRAY(arena, larger, struct mcp_cuda_mark);
+    for (int64_t n = s->first + 1; n <= s->number; n++)
+        marks[n & (larger - 1)] = *mark_of(s, n);
+    s->marks = marks;
+    s->capacity = larger;
+}
+
+/* Nobody waits for room: what blocks the stream may be an op that has not been queued yet. */
+static enum mcp_status new_mark(struct mcp_cuda_streams *streams, struct mcp_cuda_stream *s,
+                                struct mcp_cuda_mark **out, struct mcp_error *err)
+{
+    if (s->number - s->first == s->capacity)
+        MCP_TRY(look_at(streams, s, err));
+    if (s->number - s->first == s->capacity)
+        grow(streams->arena, s);
+    struct mcp_cuda_mark *mark = mark_of(s, s->number + 1);
+    if (mark->reached == NULL)
+        MCP_TRY(mcp_cuda_new_event(streams->arena, streams->timed, &mark->reached, err));
+    if (mark->started == NULL && streams->timed)
+        MCP_TRY(mcp_cuda_new_event(streams->arena, true, &mark->started, err));
+    *out = mark;
+    return MCP_OK;
+}
+
+/* --- ops --- */
+
+enum mcp_status mcp_cuda_streams_start(struct mcp_cuda_streams *streams, struct mcp_error *err)
+{
+    for (int s = 0; s < MCP_NUM_STREAMS; s++)
+        streams->each[s].first = streams->each[s].number;
+    if (!streams->timed)
+        return MCP_OK;
+    MCP_TRY(mcp_cuda_record(streams->step_event, streams->each[MCP_STREAM_COMPUTE].handle, err));
+    streams->step_s = mcp_cuda_clock();
+    return MCP_OK;
+}
+
+/* A stream is first in, first out: who has waited for a ticket has for all before it. */
+static enum mcp_status queue_waits(struct mcp_cuda_streams *streams, struct mcp_cuda_stream *s,
+                                   struct mcp_error *err)
+{
+    for (int i = 0; i < MCP_NUM_STREAMS; i++) {
+        struct mcp_cuda_stream *other = &streams->each[i];
+        int64_t number = s->waits[i];
+        s->waits[i] = 0;
+        if (number <= s->waited[i] || number <= other->reached)
+            continue;
+        MCP_TRY(mcp_cuda_wait(s->handle, mark_of(other, number)->reached, err));
+        s->waited[i] = number;
+    }
+    return MCP_OK;
+}
+
+enum mcp_status mcp_cuda_begin_op(struct mcp_cuda_streams *streams, const struct mcp_launch *launch,
+                                  struct mcp_error *err)
+{
+    struct mcp_cuda_stream *s = &streams->each[launch->op->stream];
+    struct mcp_cuda_mark *mark;
+    MCP_TRY(queue_waits(streams, s, err));
+    MCP_TRY(new_mark(streams, s, &mark, err));
+    mark->function = launch->op->function;
+    mark->layer = launch->layer;
+    mark->microbatch = launch->microbatch;
+    return streams->timed ? mcp_cuda_record(mark->started, s->handle, err) : MCP_OK;
+}
+
+enum mcp_status mcp_cuda_end_op(struct mcp_cuda_streams *streams, const struct mcp_launch *launch,
+                                struct mcp_ticket *ticket, struct mcp_error *err)
+{
+    struct mcp_cuda_stream *s = &streams->each[launch->op->stream];
+    MCP_TRY(mcp_cuda_record(mark_of(s, s->number + 1)->reached, s->handle, err));
+    s->number++;
+    *ticket = (struct mcp_ticket){launch->op->stream, s->number};
+    return MCP_OK;
+}
+
+/* --- waiting on the host --- */
+
+enum mcp_status mcp_cuda_look(struct mcp_cuda_streams *streams, bool *moved, struct mcp_error *err)
+{
+    *moved = false;
+    for (int i = 0; i < MCP_NUM_STREAMS; i++) {
+        struct mcp_cuda_stream *s = &streams->each[i];
+        int64_t before = s->reached;
+        MCP_TRY(look_at(streams, s, err));
+        *moved = *moved || s->reached > before;
+    }
+    return MCP_OK;
+}
+
+bool mcp_cuda_all_reached(const struct mcp_cuda_streams *streams)
+{
+    for (int i = 0; i < MCP_NUM_STREAMS; i++)
+        if (streams->each[i].reached < streams->each[i].number)
+            return false;
+    return true;
+}
+
+enum mcp_status mcp_cuda_give_up(struct mcp_cuda_streams *streams, struct mcp_error *err)
+{
+    const double limit_s = mcp_nccl_world_timeout_s(streams->world);
+    mcp_nccl_abort(streams->world);
+    for (int i = 0; i < MCP_NUM_STREAMS; i++) {
+        struct mcp_cuda_stream *s = &streams->each[i];
+        if (s->reached == s->number)
+            continue;
+        const struct mcp_cuda_mark *mark = mark_of(s, s->reached + 1);
+        return mcp_fail(err, MCP_RUN_FAILURE,
+                        "%s on stream %s (layer %d, microbatch %d) has not moved for %.0f s: "
+                        "another rank has stopped, or is slower than that",
+                        mcp_functions[mark->function].name, mcp_stream_names[i], mark->layer,
+                        mark->microbatch, limit_s);
+    }
+    return mcp_fail(err, MCP_RUN_FAILURE, "nothing has moved for %.0f s: another rank has stopped",
+                    limit_s);
+}
+
+enum mcp_status mcp_cuda_empty_stream(struct mcp_cuda_streams *streams, enum mcp_stream stream,
+                                      struct mcp_error *err)
+{
+    struct mcp_cuda_patience patience = mcp_cuda_patience_of(streams->world);
+    bool empty = false, moved = false, over = false;
+    for (;;) {
+        MCP_TRY(mcp_cuda_stream_empty(streams->each[stream].handle, &empty, err));
+        if (empty)
+            return MCP_OK;
+        MCP_TRY(mcp_cuda_look(streams, &moved, err));
+        if (moved)
+            mcp_cuda_take_heart(&patience);
+        MCP_TRY(mcp_cuda_breathe(&patience, &over, err));
+        if (over)
+            return mcp_cuda_give_up(streams, err);
+    }
+}
+
+bool mcp_cuda_times_of(struct mcp_cuda_streams *streams, struct mcp_ticket ticket,
+                       struct mcp_op_times *out)
+{
+    struct mcp_cuda_stream *s = &streams->each[ticket.stream];
+    double start_s = 0, end_s = 0;
+    if (!streams->timed || ticket.number <= s->first || ticket.number > s->reached)
+        return false;
+    const struct mcp_cuda_mark *mark = mark_of(s, ticket.number);
+    if (mcp_cuda_elapsed_s(streams->step_event, mark->started, &start_s, NULL) != MCP_OK ||
+        mcp_cuda_elapsed_s(streams->step_event, mark->reached, &end_s, NULL) != MCP_OK)
+        return false;
+    *out = (struct mcp_op_times){streams->step_s + start_s, streams->step_s + end_s};
+    return true;
+}
