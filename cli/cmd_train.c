@@ -1,6 +1,7 @@
 /* cli/cmd_train.c: mcpplan train: builds a plan's step program and starts its ranks. */
 #include "cli/commands.h"
 #include "cli/plan_file.h"
+#include "cli/train_places.h"
 #include "cli/train_ranks.h"
 #include "exec/run_options.h"
 #include "step/dump.h"
@@ -17,6 +18,7 @@ static const char *const backend_names[] = {"cpu"};
 struct train_args {
     struct mcp_choice backend, decay;
     int threads;
+    bool dry_run;
     struct mcp_run_options run;
     int max_restarts, watch_every;
     int seed, steps, freeze_step, warmup_steps, decay_steps, checkpoint_every;
@@ -66,36 +68,23 @@ static void add(struct words *words, const char *word)
     words->items[words->count++] = word;
 }
 
-static int cores(void)
+/* Ranks bind themselves to cores. */
+static void add_mpirun(struct words *words, int world)
 {
-    long count = sysconf(_SC_NPROCESSORS_ONLN);
-    return count < 1 ? 1 : (int)count;
-}
-
-/* Ranks get cores of their own where there are enough; else they take turns on all. */
-static void add_mpirun(struct words *words, int world, int threads)
-{
+    static const char *const free[] = {"--oversubscribe", "--bind-to", "none"};
     add(words, "mpirun");
     add(words, "-np");
     add(words, mcp_format(words->arena, "%d", world));
-    if (world * threads <= cores()) {
-        add(words, "--bind-to");
-        add(words, "core");
-        add(words, "--map-by");
-        add(words, mcp_format(words->arena, "slot:PE=%d", threads));
-    } else {
-        add(words, "--oversubscribe");
-        add(words, "--bind-to");
-        add(words, "none");
-    }
+    for (size_t i = 0; i < MCP_COUNT_OF(free); i++)
+        add(words, free[i]);
 }
 
 /* What the ranks find in their environment, unless the user has said otherwise. */
 static void set_environment(struct mcp_arena *arena, int threads)
 {
-    const char *count = mcp_format(arena, "%d", threads);
-    setenv("OMP_NUM_THREADS", count, 0);
-    setenv("OPENBLAS_NUM_THREADS", count, 0);
+    if (threads > 0)
+        setenv("OMP_NUM_THREADS", mcp_format(arena, "%d", threads), 0);
+    setenv("OPENBLAS_NUM_THREADS", "1", 0);
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     if (geteuid() == 0) { /* Open MPI wants to hear it twice */
         setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
@@ -107,12 +96,10 @@ static enum mcp_status start_once(struct mcp_context *ctx, const struct train_ar
 {
     struct words words = {.arena = ctx->arena};
     const char **options;
-    int threads = args->threads > 0 ? args->threads : cores() / world;
-    threads = threads < 1 ? 1 : threads;
-    set_environment(ctx->arena, threads);
+    set_environment(ctx->arena, args->threads);
     const bool is_mpirun = world > 1 && !is_under_launcher();
     if (is_mpirun)
-        add_mpirun(&words, world, threads);
+        add_mpirun(&words, world);
     add(&words, executor_path(ctx->arena));
     int count = mcp_run_options_words(ctx->arena, &args->run, &options);
     for (int i = 0; i < count; i++)
@@ -189,6 +176,8 @@ static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
     const char *folder;
     MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], &same, file));
     int world = mcp_plan_world(&file->plan);
+    if (args->dry_run)
+        return mcp_train_places(ctx, &file->plan, args->threads);
     set_flops(file, &args->run);
     if (args->run.program != NULL)
         return start(ctx, args, world);
@@ -252,6 +241,8 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
         {"How it runs", MCP_OPT_HEADING, NULL, NULL},
         {"backend", MCP_OPT_CHOICE, &args.backend, "what computes"},
         {"threads", MCP_OPT_COUNT, &args.threads, "of a rank; default: cores over ranks"},
+        {"dry-run", MCP_OPT_FLAG, &args.dry_run,
+         "say which rank would run on which cores, and end"},
         {"program", MCP_OPT_FILE, &args.run.program, "run this step program (plan --dump-program)"},
         {"frozen-program", MCP_OPT_FILE, &args.run.frozen_program,
          "from --freeze-step on this one"},
@@ -295,8 +286,10 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
     };
     if (!mcp_options_parse(ctx, &usage, argc, argv))
         return ctx->status;
-    MCP_TRY(args.run.data == NULL ? mcp_options_need(&usage, "data", &ctx->err) : MCP_OK);
-    MCP_TRY(args.steps == 0 ? mcp_options_need(&usage, "steps", &ctx->err) : MCP_OK);
+    if (args.run.data == NULL && !args.dry_run)
+        return mcp_options_need(&usage, "data", &ctx->err);
+    if (args.steps == 0 && !args.dry_run)
+        return mcp_options_need(&usage, "steps", &ctx->err);
     if ((args.max_restarts > 0 || args.run.export_path != NULL) && args.run.checkpoint_dir == NULL)
         return mcp_fail(&ctx->err, MCP_USAGE, "--max-restarts and --export need --checkpoint-dir");
     args.run.steps = args.steps;

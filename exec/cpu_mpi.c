@@ -88,6 +88,11 @@ void mcp_cpu_world_limit(struct mcp_cpu_world *world, double timeout_s)
     world->timeout_s = timeout_s;
 }
 
+bool mcp_cpu_world_is_beside(const struct mcp_cpu_world *world, int rank)
+{
+    return world->places[rank].host == world->places[world->rank].host;
+}
+
 /* The letter of a process's state, 'X' when it is gone. */
 static char state_of(int64_t process)
 {
@@ -106,7 +111,7 @@ bool mcp_cpu_world_find_lost(const struct mcp_cpu_world *world, char *text, size
 {
     for (int r = 0; r < world->size; r++) {
         const struct where *place = &world->places[r];
-        if (place->host != world->places[world->rank].host)
+        if (!mcp_cpu_world_is_beside(world, r))
             continue;
         const char state = state_of(place->process);
         const bool stopped = state == 'T' || state == 't';

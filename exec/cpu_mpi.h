@@ -31,6 +31,8 @@ void mcp_cpu_world_abort(struct mcp_cpu_world *world, int code);
 
 /* What is waited for longer than this has failed; 0: waits for ever. */
 void mcp_cpu_world_limit(struct mcp_cpu_world *world, double timeout_s);
+/* Does the rank run on the machine of this one? */
+bool mcp_cpu_world_is_beside(const struct mcp_cpu_world *world, int rank);
 /* A rank of this machine that runs no more, and why: "rank 1 (process 71) has been
  * stopped". False: all of them do. */
 bool mcp_cpu_world_find_lost(const struct mcp_cpu_world *world, char *text, size_t size);

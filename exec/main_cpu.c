@@ -4,6 +4,7 @@
  *     mpirun -np 4 mcpplan-exec-cpu --program step.json --data text.tokens --steps 100 */
 #include "core/text.h"
 #include "exec/cpu_backend.h"
+#include "exec/cpu_binding.h"
 #include "exec/run.h"
 
 #include <math.h>
@@ -144,8 +145,12 @@ static enum mcp_status open_run(struct mcp_arena *arena, struct mcp_cpu_world *w
                                 struct mcp_error *err)
 {
     const struct mcp_cpu_options cpu = {.timeout_s = setting->options->timeout_s};
+    const char *note;
     setting->rank = mcp_cpu_world_rank(world);
     setting->calls = &mcp_cpu_backend;
+    MCP_TRY(mcp_cpu_bind(arena, world, &setting->program->plan, &note, err));
+    if (note != NULL && setting->rank == 0)
+        setting->observer.note(setting->observer.context, note);
     limit_mpi(cpu.timeout_s);
     const enum mcp_status status =
         mcp_cpu_backend_open(arena, world, setting->program, &cpu, &setting->backend, err);

@@ -39,7 +39,7 @@ layer step 'core|step'
 layer topologies 'core|topologies'
 layer planner 'core|step|planner'
 layer sim 'core|step|sim'
-layer exec 'core|step|exec'
+layer exec 'core|step|topologies|exec'
 layer reports 'core|step|reports'
 layer cli 'core|step|topologies|planner|sim|exec|reports|cli'
 

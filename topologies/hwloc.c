@@ -170,16 +170,24 @@ static void read_totals(hwloc_topology_t topology, struct mcp_host *host)
         host->cache_bytes[i] = cache_bytes(topology, caches[i]);
 }
 
+static enum mcp_status open_topology(struct mcp_arena *arena, bool devices, hwloc_topology_t *out,
+                                     struct mcp_error *err)
+{
+    if (hwloc_topology_init(out) != 0)
+        return mcp_fail(err, MCP_IO, "hwloc cannot start on this machine");
+    mcp_defer(arena, destroy, *out);
+    keep_to_kernel(*out);
+    if (!devices)
+        hwloc_topology_set_io_types_filter(*out, HWLOC_TYPE_FILTER_KEEP_NONE);
+    return hwloc_topology_load(*out) == 0 ? MCP_OK
+                                          : mcp_fail(err, MCP_IO, "hwloc cannot read this machine");
+}
+
 enum mcp_status mcp_host_read(struct mcp_arena *arena, struct mcp_host *out, struct mcp_error *err)
 {
     hwloc_topology_t topology;
     struct mcp_host host = {0};
-    if (hwloc_topology_init(&topology) != 0)
-        return mcp_fail(err, MCP_IO, "hwloc cannot start on this machine");
-    mcp_defer(arena, destroy, topology);
-    keep_to_kernel(topology);
-    if (hwloc_topology_load(topology) != 0)
-        return mcp_fail(err, MCP_IO, "hwloc cannot read this machine");
+    MCP_TRY(open_topology(arena, true, &topology, err));
     const char *model = cpu_model(topology);
     host.cpu = model == NULL ? NULL : mcp_strdup(arena, model);
     read_totals(topology, &host);
@@ -189,6 +197,69 @@ enum mcp_status mcp_host_read(struct mcp_arena *arena, struct mcp_host *out, str
         return mcp_fail(err, MCP_IO, "hwloc finds no processors or no memory on this machine");
     *out = host;
     return MCP_OK;
+}
+
+/* --- cores --- */
+
+/* Some virtual machines hide cores behind hardware threads. */
+static hwloc_obj_type_t core_type(hwloc_topology_t topology)
+{
+    return count_of(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+}
+
+enum mcp_status mcp_host_cores(struct mcp_arena *arena, struct mcp_host_cores *out,
+                               struct mcp_error *err)
+{
+    hwloc_topology_t topology;
+    MCP_TRY(open_topology(arena, false, &topology, err));
+    const hwloc_obj_type_t type = core_type(topology);
+    const int all = count_of(topology, type);
+    hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
+    const bool bound = hwloc_get_cpubind(topology, allowed, HWLOC_CPUBIND_PROCESS) == 0;
+    *out = (struct mcp_host_cores){0, MCP_ARRAY(arena, all, int), topology};
+    for (int i = 0; i < all; i++)
+        if (!bound || hwloc_bitmap_intersects(
+                          hwloc_get_obj_by_type(topology, type, (unsigned)i)->cpuset, allowed))
+            out->numbers[out->count++] = i;
+    hwloc_bitmap_free(allowed);
+    return out->count > 0 ? MCP_OK
+                          : mcp_fail(err, MCP_IO, "hwloc finds no core that this process may use");
+}
+
+enum mcp_status mcp_host_bind(const struct mcp_host_cores *cores, int first, int count,
+                              struct mcp_error *err)
+{
+    hwloc_topology_t topology = (hwloc_topology_t)cores->topology;
+    hwloc_bitmap_t set = hwloc_bitmap_alloc(), allowed = hwloc_bitmap_alloc();
+    for (int i = first; i < first + count; i++) {
+        const unsigned number = (unsigned)cores->numbers[i];
+        hwloc_bitmap_or(set, set,
+                        hwloc_get_obj_by_type(topology, core_type(topology), number)->cpuset);
+    }
+    if (hwloc_get_cpubind(topology, allowed, HWLOC_CPUBIND_PROCESS) == 0)
+        hwloc_bitmap_and(set, set, allowed);
+    const bool done = hwloc_set_cpubind(topology, set, HWLOC_CPUBIND_PROCESS) == 0;
+    hwloc_bitmap_free(set);
+    hwloc_bitmap_free(allowed);
+    return done ? MCP_OK
+                : mcp_fail(err, MCP_IO, "the operating system lets no process be bound to cores");
+}
+
+const char *mcp_host_cores_text(struct mcp_arena *arena, const struct mcp_host_cores *cores,
+                                int first, int count)
+{
+    struct mcp_text text = mcp_text_new(arena);
+    const int *at = cores->numbers + first, *end = at + count;
+    while (at < end) {
+        const int *last = at;
+        while (last + 1 < end && last[1] == last[0] + 1)
+            last++;
+        mcp_text_add(&text, "%s%d", text.length > 0 ? "," : "", *at);
+        if (last > at)
+            mcp_text_add(&text, "-%d", *last);
+        at = last + 1;
+    }
+    return text.data;
 }
 
 void mcp_host_to_json(const struct mcp_host *host, struct mcp_json *object)

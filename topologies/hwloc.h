@@ -38,6 +38,24 @@ struct mcp_host {
 
 /* MCP_IO when the operating system tells nothing. */
 enum mcp_status mcp_host_read(struct mcp_arena *arena, struct mcp_host *out, struct mcp_error *err);
+
+/* Cores that this process may use: what control groups, taskset or a launcher leave it. */
+struct mcp_host_cores {
+    int count;      /* at least 1 */
+    int *numbers;   /* [count] hwloc's, of all cores: neighbours beside each other */
+    void *topology; /* hwloc's; of the arena */
+};
+/* MCP_IO when the operating system tells nothing. */
+enum mcp_status mcp_host_cores(struct mcp_arena *arena, struct mcp_host_cores *out,
+                               struct mcp_error *err);
+/* Binds this process, with threads that it has or will have, to `count` of them from `first` on.
+ * MCP_IO where that is not allowed. */
+enum mcp_status mcp_host_bind(const struct mcp_host_cores *cores, int first, int count,
+                              struct mcp_error *err);
+/* "0-3,6": the numbers of `count` of them from `first` on. */
+const char *mcp_host_cores_text(struct mcp_arena *arena, const struct mcp_host_cores *cores,
+                                int first, int count);
+
 void mcp_host_to_json(const struct mcp_host *host, struct mcp_json *object);
 
 #endif

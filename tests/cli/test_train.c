@@ -85,6 +85,24 @@ static int losses(const struct place *at, const char *name, double *out, int roo
     return numbers(at, name, "loss", out, room);
 }
 
+/* Two stages, of which each has cores or none: but not one of them alone. */
+static void check_places(const struct place *at)
+{
+    struct mcp_text text = mcp_text_new(at->arena);
+    struct mcp_error err = {""};
+    const char *path = mcp_format(at->arena, "%s/places.json", at->folder);
+    cr_assert(mcp_file_read(at->arena, path, 1 << 20, &text, &err) == MCP_OK, "%s", err.text);
+    const char *first = strstr(text.data, "\"pipeline\": 0");
+    const char *second = first == NULL ? NULL : strstr(first, "\"pipeline\": 1");
+    cr_assert(second != NULL, "%s", text.data);
+    first = strstr(first, "\"cores\": ");
+    second = strstr(second, "\"cores\": ");
+    cr_assert(first != NULL && second != NULL);
+    const bool bound = strstr(text.data, "\"not_bound_because\": null") != NULL;
+    cr_expect(eq(int, first[9] != 'n', bound));
+    cr_expect(eq(int, second[9] != 'n', bound));
+}
+
 /* What a run says of the step that its timeline is of is what a comparison reads from that. */
 static void check_shares(const struct place *at, const char *metrics, const char *comparison)
 {
@@ -150,6 +168,8 @@ Test(train, goes_on_in_another_layout)
         cr_expect(whole[i] - parts[i] <= 1e-5 * whole[i] && parts[i] - whole[i] <= 1e-5 * whole[i],
                   "step %d: %g and %g", i, whole[i], parts[i]);
     cr_expect(whole[5] < whole[0], "it has not learnt: %g, then %g", whole[0], whole[5]);
+    must(&at, "train @/pipeline.json --dry-run --json -o @/places.json");
+    check_places(&at);
     must(&at, "compare @/pipeline.json @/timeline.json --json -o @/comparison.json");
     check_shares(&at, "whole.jsonl", "comparison.json");
     end(&at);

@@ -2,6 +2,7 @@
 #include "tests/exec/ranks_bits.h"
 #include "tests/exec/ranks_edits.h"
 #include "tests/exec/ranks_numbers.h"
+#include "tests/exec/ranks_places.h"
 
 #include "exec/init.h"
 
@@ -257,6 +258,9 @@ int main(int argc, char **argv)
     struct reference *all = MCP_ARRAY(arena, RANKS_MODELS, struct reference);
     int only = argc > 2 ? atoi(argv[2]) : -1;
     bool is_whole = !ranks_full() && ranks_every() == 1;
+    int misplaced = misplaced_ranks(world);
+    if (out != NULL)
+        fprintf(out, "misplaced %d\n", misplaced);
     (ranks_full() ? run_product : run_cover)(world, all, only, out);
     if (only < 0 && is_whole)
         run_edits(world, out);

@@ -40,7 +40,7 @@ static int run_ranks(struct mcp_arena *arena, int world, const char *file)
                    "OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none "
                    "OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "
                    "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 " /* Open MPI leaks */
-                   "mpirun --oversubscribe -np %d %s %s",
+                   "mpirun --oversubscribe --bind-to none -np %d %s %s",
                    world, program_path(arena), file);
     return system(command);
 }
@@ -159,7 +159,7 @@ static const int num_numbers[] = {[1] = 0, [2] = 15, [4] = 10, [8] = 0};
 static const int num_bits[] = {[1] = 15, [2] = 22 + 5, [4] = 17 + 5, [8] = 0};
 
 struct lines { /* that the ranks wrote */
-    int cases, legal, edits, bits, numbers;
+    int cases, legal, edits, bits, numbers, misplaced;
 };
 
 static void judge_line(const char *line, int world, struct lines *count)
@@ -173,7 +173,8 @@ static void judge_line(const char *line, int world, struct lines *count)
     } else if (mcp_starts_with(line, "numbers")) {
         judge_numbers(line);
         count->numbers++;
-    } else if (sscanf(line, "legal %d", &count->legal) != 1) {
+    } else if (sscanf(line, "legal %d", &count->legal) != 1 &&
+               sscanf(line, "misplaced %d", &count->misplaced) != 1) {
         judge_case(line, world);
         count->cases++;
     }
@@ -210,6 +211,7 @@ static void check_counts(const struct lines *lines, int world)
     cr_expect(eq(int, lines->numbers, is_whole ? num_numbers[world] : 0),
               "not every case of numbers has run");
     cr_expect(lines->cases > 0, "no case has run");
+    cr_expect(eq(int, lines->misplaced, 0), "ranks are not on the cores of their places");
     if (ranks_full())
         cr_log_warn("ranks %d: %d cases of the product\n", world, lines->cases);
 }
@@ -220,7 +222,7 @@ static void check_world(int world)
     struct mcp_error err = {""};
     char file[] = "/tmp/mcpplan-ranks-XXXXXX";
     int descriptor = mkstemp(file);
-    struct lines lines = {.legal = -1};
+    struct lines lines = {.legal = -1, .misplaced = -1};
     cr_assert(descriptor >= 0);
     close(descriptor);
     cr_assert(program_path(arena) != NULL, "MCPPLAN does not name the program");
