@@ -159,26 +159,33 @@ static __device__ __forceinline__ extent block_extent(extent e)
     return e;
 }
 
-/* Logits with their bias, which is stored; the last pack may reach into the padding, where no
- * logit is. */
+/* Logits with their bias, which is stored. */
+template <int N>
+static __device__ __forceinline__ void load_whole(const struct mcp_cuda_loss &op, int64_t at,
+                                                  int64_t c, float (&x)[N])
+{
+    mcp_load(op.logits, at + c, x);
+    if (op.bias.data == nullptr)
+        return;
+    add_row(op.bias, c, x);
+    mcp_store(op.logits, at + c, x);
+    mcp_load(op.logits, at + c, x); /* as they are stored */
+}
+
+/* The last pack may reach into the padding, where no logit is. */
 template <int N>
 static __device__ __forceinline__ void load_logits(const struct mcp_cuda_loss &op, int64_t at,
                                                    int64_t c, float (&x)[N])
 {
     if (c + N <= op.columns) {
-        mcp_load(op.logits, at + c, x);
-        if (op.bias.data == nullptr)
-            return;
-        add_row(op.bias, c, x);
-        mcp_store(op.logits, at + c, x);
-        mcp_load(op.logits, at + c, x); /* as they are stored */
+        load_whole(op, at, c, x);
         return;
     }
 #pragma unroll
     for (int i = 0; i < N; i++) {
         float one[1] = {-INFINITY};
         if (c + i < op.columns)
-            load_logits(op, at, c + i, one);
+            load_whole(op, at, c + i, one);
         x[i] = one[0];
     }
 }
