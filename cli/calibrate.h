@@ -32,8 +32,7 @@ struct mcp_calibrate {
 
 /* Every legal way to use all ranks for one purpose, for several sizes of microbatch. */
 void mcp_calibrate_layouts(struct mcp_arena *arena, struct mcp_calibrate *calibrate);
-/* Runs them through `mcpplan train`, in turns; `note` is told what runs. MCP_RUN_FAILURE says
- * what a run said. */
+/* Runs them through `mcpplan train`, in turns. MCP_RUN_FAILURE says what a run said. */
 enum mcp_status mcp_calibrate_run(struct mcp_context *ctx, struct mcp_calibrate *calibrate);
 
 #endif

@@ -1,5 +1,6 @@
 /* cli/calibrate_runs.c: layouts run through `mcpplan train`, their spans taken as samples. */
 #include "cli/calibrate.h"
+#include "cli/child.h"
 
 #include "core/mesh.h"
 #include "exec/tokens.h"
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -98,38 +100,51 @@ static void become(const struct files *files, char *steps)
     execv(self, words);
 }
 
-/* The first line that the run said of itself. */
-static const char *said(struct mcp_context *ctx, const char *log)
+/* The last sentence that `speaker` said, unless it is a note; NULL: none. */
+static const char *sentence_of(struct mcp_arena *arena, const char *log, const char *speaker)
 {
-    struct mcp_text text;
+    const char *sentence = NULL;
+    for (const char *line = log; *line != '\0';) {
+        const size_t length = strcspn(line, "\n"), name = strlen(speaker);
+        if (mcp_starts_with(line, speaker) && !mcp_starts_with(line + name, "note: "))
+            sentence = mcp_strndup(arena, line + name, length - name);
+        line += length + (line[length] != '\0');
+    }
+    return sentence;
+}
+
+/* Why a run failed: what a rank without mpirun said of it, else what was made of its ranks'. */
+static const char *read_reason(struct mcp_context *ctx, const char *path)
+{
+    struct mcp_text log;
     struct mcp_error ignored;
-    if (mcp_file_read(ctx->arena, log, MAX_LOG_BYTES, &text, &ignored) != MCP_OK)
+    if (mcp_file_read(ctx->arena, path, MAX_LOG_BYTES, &log, &ignored) != MCP_OK)
         return "it said nothing";
-    char *line = strstr(text.data, "mcpplan");
-    if (line == NULL)
-        return "it said nothing";
-    line[strcspn(line, "\n")] = '\0';
-    return line;
+    const char *sentence = sentence_of(ctx->arena, log.data, "mcpplan-exec-cpu: ");
+    if (sentence == NULL)
+        sentence = sentence_of(ctx->arena, log.data, "mcpplan: ");
+    return sentence != NULL ? sentence : "it said nothing";
 }
 
 static enum mcp_status train(struct mcp_context *ctx, const struct files *files, int num_steps,
                              const char *name)
 {
-    int status = 0;
     char *steps = mcp_format(ctx->arena, "%d", num_steps);
-    pid_t child = fork();
+    pid_t child = mcp_child_fork(SIGTERM);
     if (child == 0) {
         become(files, steps);
         _exit(127);
     }
     if (child < 0)
         return mcp_fail(&ctx->err, MCP_RUN_FAILURE, "cannot start a run: %s", strerror(errno));
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        continue;
+    const int status = mcp_child_end();
+    if (mcp_child_asked() != 0) /* the run itself may have ended well */
+        return mcp_fail(&ctx->err, MCP_RUN_FAILURE, "ended by signal %d (%s), as asked",
+                        mcp_child_asked(), strsignal(mcp_child_asked()));
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return MCP_OK;
     return mcp_fail(&ctx->err, MCP_RUN_FAILURE, "the run of %s has failed: %s", name,
-                    said(ctx, files->log));
+                    read_reason(ctx, files->log));
 }
 
 /* --- its spans --- */
@@ -184,6 +199,8 @@ static void take(struct mcp_context *ctx, const struct mcp_program *program,
         sample =
             mcp_message_sample((double)op->dims[0] * mcp_dtype_bytes((enum mcp_dtype)op->dtype));
     else if (code == MCP_SEND || !mcp_op_sample(op, &program->plan, &sample))
+        return;
+    if (sample.work <= 0)
         return;
     if (code == MCP_COLLECTIVE || code == MCP_SHIFT) {
         if (span->rank != 0 || program->plan.pipeline_parallel > 1)
@@ -265,6 +282,7 @@ static enum mcp_status run_all(struct mcp_context *ctx, struct mcp_calibrate *ca
 enum mcp_status mcp_calibrate_run(struct mcp_context *ctx, struct mcp_calibrate *calibrate)
 {
     struct files files = {0};
+    mcp_child_watch();
     MCP_TRY(make_files(ctx, &files));
     enum mcp_status status = run_all(ctx, calibrate, &files);
     remove_files(&files);

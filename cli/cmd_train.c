@@ -1,4 +1,5 @@
 /* cli/cmd_train.c: mcpplan train: builds a plan's step program and starts its ranks. */
+#include "cli/child.h"
 #include "cli/commands.h"
 #include "cli/plan_file.h"
 #include "cli/train_places.h"
@@ -114,13 +115,17 @@ static enum mcp_status start(struct mcp_context *ctx, struct train_args *args, i
 {
     enum mcp_status status = start_once(ctx, args, world);
     for (int i = 1; status == MCP_RUN_FAILURE && i <= args->max_restarts; i++) {
-        if (mcp_train_ranks_asked_to_end())
+        if (mcp_child_asked() != 0)
             break;
         fprintf(stderr, "mcpplan: note: %s; restart %d of %d from the newest checkpoint\n",
                 ctx->err.text, i, args->max_restarts);
         args->run.resume = true;
         status = start_once(ctx, args, world);
     }
+    if (status == MCP_OK && mcp_child_asked() != 0)
+        fprintf(stderr, "mcpplan: note: ended as asked by signal %d (%s)%s\n", mcp_child_asked(),
+                strsignal(mcp_child_asked()),
+                args->run.checkpoint_dir != NULL ? ": --resume goes on" : "; nothing was saved");
     return status;
 }
 
@@ -172,6 +177,7 @@ static void set_flops(const struct mcp_plan_file *file, struct mcp_run_options *
 static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
 {
     struct mcp_plan_file *file = MCP_NEW(ctx->arena, struct mcp_plan_file);
+    mcp_child_watch();
     const struct mcp_plan_changes same = mcp_plan_unchanged();
     const char *folder;
     MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], &same, file));

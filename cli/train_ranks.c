@@ -1,10 +1,10 @@
 /* cli/train_ranks.c: mpirun as a child, and what it says. */
 #include "cli/train_ranks.h"
 
+#include "cli/child.h"
 #include "core/text.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static void take_line(struct last_words *words, const char *line)
         take_reason(words, line);
     else if (words->in_banner || line[0] == '[')
         keep(words, line);
-    else
+    else if (!mcp_starts_with(line, "mpirun: Forwarding"))
         fputs(line, stderr);
 }
 
@@ -99,30 +99,18 @@ static void become(const char *const *argv, const int *ends)
     _exit(127);
 }
 
-/* Signals that ask for the end: the terminal tells the ranks of SIGINT itself, SIGTERM is
- * passed on so that they save what they have. */
-static volatile sig_atomic_t asked, child_to_tell;
-
-static void ask(int number)
-{
-    asked = number;
-    if (number == SIGTERM && child_to_tell > 0)
-        kill((pid_t)child_to_tell, SIGTERM);
-}
-
-bool mcp_train_ranks_asked_to_end(void)
-{
-    return asked != 0;
-}
-
 static enum mcp_status how_it_ended(const char *program, int status, const struct last_words *words,
                                     struct mcp_error *err)
 {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : MCP_RUN_FAILURE;
     const bool ours = code > MCP_CHECK_FAILED && code <= MCP_RUN_FAILURE; /* 1 is mpirun's */
     const enum mcp_status why = ours ? (enum mcp_status)code : MCP_RUN_FAILURE;
+    const int asked = mcp_child_asked();
     if (WIFEXITED(status) && code == 0)
         return MCP_OK;
+    if (asked != 0 && (WIFSIGNALED(status) || words->rank.text[0] == '\0'))
+        return mcp_fail(err, MCP_RUN_FAILURE, "the run was ended by signal %d (%s), as asked",
+                        asked, strsignal(asked));
     if (WIFSIGNALED(status))
         return mcp_fail(err, MCP_RUN_FAILURE, "%s was ended by signal %d (%s)%s", program,
                         WTERMSIG(status), strsignal(WTERMSIG(status)),
@@ -136,21 +124,18 @@ static enum mcp_status how_it_ended(const char *program, int status, const struc
         return mcp_fail(err, MCP_RUN_FAILURE, "%s", words->signal.text);
     if (words->rank.text[0] != '\0')
         return mcp_fail(err, why, "%s", words->rank.text);
-    if (asked != 0)
-        return mcp_fail(err, MCP_RUN_FAILURE, "the run was ended by signal %d (%s), as asked",
-                        (int)asked, strsignal((int)asked));
     fputs(words->of_mpirun, stderr);
     return mcp_fail(err, why, "the run has failed; what its ranks said is above");
 }
 
 enum mcp_status mcp_train_ranks(const char *const *argv, bool is_mpirun, struct mcp_error *err)
 {
-    struct sigaction answer = {.sa_handler = ask}, before[2];
     struct last_words words = {.in_banner = false};
-    int status = 0, ends[2] = {-1, -1};
+    int ends[2] = {-1, -1};
     if (is_mpirun && pipe(ends) != 0)
         return mcp_fail(err, MCP_RUN_FAILURE, "cannot make a pipe: %s", strerror(errno));
-    pid_t child = fork();
+    /* mpirun passes this signal on, and lets ranks end by themselves */
+    pid_t child = mcp_child_fork(SIGUSR1);
     if (child == 0)
         become(argv, is_mpirun ? ends : NULL);
     if (is_mpirun)
@@ -161,15 +146,7 @@ enum mcp_status mcp_train_ranks(const char *const *argv, bool is_mpirun, struct 
             close(ends[0]);
         return mcp_fail(err, MCP_RUN_FAILURE, "cannot start %s: %s", argv[0], strerror(reason));
     }
-    child_to_tell = (sig_atomic_t)child;
-    sigaction(SIGINT, &answer, &before[0]);
-    sigaction(SIGTERM, &answer, &before[1]);
     if (is_mpirun)
         listen_to(ends[0], &words);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        continue;
-    child_to_tell = 0;
-    sigaction(SIGINT, &before[0], NULL);
-    sigaction(SIGTERM, &before[1], NULL);
-    return how_it_ended(argv[0], status, &words, err);
+    return how_it_ended(argv[0], mcp_child_end(), &words, err);
 }

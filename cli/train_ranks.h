@@ -11,7 +11,5 @@
  * but why the run failed is kept for *err: of what ranks say the first, or which of them a
  * signal ended. */
 enum mcp_status mcp_train_ranks(const char *const *argv, bool is_mpirun, struct mcp_error *err);
-/* Has SIGINT or SIGTERM come while ranks ran? Such a run is not begun again. */
-bool mcp_train_ranks_asked_to_end(void);
 
 #endif

@@ -45,13 +45,14 @@ static void tell_note(void *context, const char *sentence)
     teller->open_line = false;
 }
 
-/* SIGTERM is blocked; has it come? */
+/* Requests to save and end are blocked; has one come? mpirun passes SIGUSR1 on to all ranks,
+ * and after SIGTERM gives them no time. */
 static bool asks_to_stop(void *context)
 {
     (void)context;
     sigset_t pending;
     sigpending(&pending);
-    return sigismember(&pending, SIGTERM) == 1;
+    return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGUSR1) == 1;
 }
 
 static double wall_clock(void *context)
@@ -186,11 +187,12 @@ int main(int argc, char **argv)
     struct mcp_cpu_world *world = NULL;
     struct mcp_run_options options = mcp_run_options_default();
     struct mcp_error err = {""};
-    sigset_t term;
-    sigemptyset(&term);
-    sigaddset(&term, SIGTERM);
-    sigprocmask(SIG_BLOCK, &term, NULL); /* before any thread: a checkpoint, then the end */
-    signal(SIGXFSZ, SIG_IGN);            /* a file that may not grow is an error like a full disk */
+    sigset_t requests;
+    sigemptyset(&requests);
+    sigaddset(&requests, SIGTERM);
+    sigaddset(&requests, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &requests, NULL); /* before any thread */
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
     const enum mcp_status given = mcp_run_options_parse(argc, argv, &options, &err);
     limit_mpi(options.timeout_s);
     enum mcp_status status = mcp_cpu_world_open(arena, &argc, &argv, &world, &err);

@@ -12,10 +12,10 @@ static bool compute_sample(const struct mcp_op *op, struct mcp_sample *out)
     const int64_t *d = op->dims;
     int code = mcp_op_code(op);
     out->dtype = mcp_dtype_names[op->dtype];
-    out->sizes[0] = (double)d[0];
-    out->sizes[1] = (double)d[1];
+    out->sizes[0] = fmax(1, (double)d[0]); /* what an op has no use for is 0 */
+    out->sizes[1] = fmax(1, (double)d[1]);
     if (code == MCP_MATMUL || code == MCP_ATTENTION || code == MCP_SCAN) {
-        out->sizes[2] = (double)d[2];
+        out->sizes[2] = fmax(1, (double)d[2]);
         out->sizes[3] = fmax(1, (double)(code == MCP_ATTENTION ? d[4] : d[3]));
         out->work = mcp_op_flops(op);
     } else {

@@ -6,9 +6,13 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
+#include <dirent.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 ParameterizedTestParameters(calibrate, options)
@@ -150,4 +154,81 @@ Test(calibrate, a_rank_is_measured_and_planned_for)
     cr_expect(planned_s > 0 && planned_s < 10, "%g", planned_s);
     unlink(path);
     mcp_arena_free(arena);
+}
+
+/* --- runs that do not end well --- */
+
+/* `calibrate WORDS`, its temporary files below `folder`, what it says in folder.said. */
+static pid_t begin(struct mcp_arena *arena, const char *folder, const char *words)
+{
+    const char *program = getenv("MCPPLAN");
+    const char *line = mcp_format(
+        arena,
+        "export TMPDIR=%s ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0; exec %s calibrate %s "
+        "> /dev/null 2> %s.said",
+        folder, program ? program : "build/release/mcpplan", words, folder);
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+        _exit(127);
+    }
+    return child;
+}
+
+/* How many of our folders are in the folder: a run's own, or with `name` those that have it. */
+static int count_in(struct mcp_arena *arena, const char *folder, const char *name)
+{
+    int count = 0;
+    DIR *listing = opendir(folder);
+    for (struct dirent *entry; listing != NULL && (entry = readdir(listing)) != NULL;) {
+        const char *path = mcp_format(arena, "%s/%s/%s", folder, entry->d_name, name);
+        count += strncmp(entry->d_name, "mcpplan-", 8) == 0 && access(path, F_OK) == 0;
+    }
+    if (listing != NULL)
+        closedir(listing);
+    return count;
+}
+
+/* Interrupted when its first run has begun, or refused by the run: one sentence, and nothing
+ * is left behind. */
+Test(calibrate, leaves_nothing_behind)
+{
+    static const struct {
+        const char *words, *says;
+        bool interrupt;
+    } cases[] = {
+        {"--model tiny --ranks 1 --steps 1000000", "ended by signal 2 (Interrupt), as asked", true},
+        {"--model $TMPDIR.json --ranks 1", "has failed: no backend can train layers", false},
+    };
+    for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        char folder[] = "/tmp/mcpplan-calibrate-XXXXXX";
+        struct mcp_text said = mcp_text_new(arena);
+        int status = 0;
+        cr_assert(mkdtemp(folder) != NULL);
+        status = system(mcp_format(arena,
+                                   "sed 's/\"attention\":/\"qk_norm\": true, "
+                                   "\"attention_bias\": true, &/' models/tiny.json > %s.json",
+                                   folder));
+        cr_assert(status == 0);
+        pid_t child = begin(arena, folder, cases[i].words);
+        for (int tries = 0; cases[i].interrupt && count_in(arena, folder, "log") == 0; tries++) {
+            cr_assert(tries < 3000, "no run begins");
+            nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        }
+        if (cases[i].interrupt)
+            cr_assert(kill(child, SIGINT) == 0);
+        waitpid(child, &status, 0);
+        const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+        cr_expect(eq(int, code, MCP_RUN_FAILURE));
+        const char *path = mcp_format(arena, "%s.said", folder);
+        cr_assert(mcp_file_read(arena, path, 1 << 20, &said, NULL) == MCP_OK);
+        if (strstr(said.data, "cannot start mcpplan-exec-cpu") == NULL)
+            cr_expect(strstr(said.data, cases[i].says) != NULL, "%s", said.data);
+        cr_expect(eq(int, count_in(arena, folder, ""), 0));
+        unlink(path);
+        unlink(mcp_format(arena, "%s.json", folder));
+        cr_expect(system(mcp_format(arena, "rm -rf %s", folder)) == 0); /* Open MPI's own */
+        mcp_arena_free(arena);
+    }
 }

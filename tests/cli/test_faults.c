@@ -217,20 +217,36 @@ Test(faults, a_stopped_rank)
     leave(&at);
 }
 
-/* The ranks save what they have; nothing begins again. */
+/* The ranks save what they have, also of steps after the last checkpoint that was due; nothing
+ * begins again. */
 Test(faults, asked_to_end)
 {
+    static const struct {
+        int number;
+        const char *resume, *says;
+    } cases[] = {
+        {SIGTERM, "", "ended as asked by signal 15 (Terminated): --resume goes on"},
+        {SIGINT, "--resume", "ended as asked by signal 2 (Interrupt): --resume goes on"},
+    };
     struct place at = new_place();
-    pid_t train = begin(&at, TRAIN "--steps 100000 --checkpoint-dir @/saved --max-restarts 3");
-    strike(&at, train, 3, 0);
-    cr_assert(kill(train, SIGTERM) == 0);
-    (void)end_of(train);
-    const char *said = content(&at, "said");
-    cr_expect(lines_about(said, "restart") == 0, "%s", said);
-    cr_expect(lines_about(said, "mcpplan: ") <= 1, "%s", said);
-    int code = run(&at, TRAIN "--steps 4 --checkpoint-dir @/saved --resume");
-    cr_expect(eq(int, code, 0), "%s", content(&at, "said"));
-    cr_expect(access(mcp_format(at.arena, "%s/saved", at.folder), F_OK) == 0);
+    int done = 0;
+    for (int i = 0; i < 2; i++) {
+        pid_t train = begin(&at, mcp_format(at.arena,
+                                            TRAIN "--steps 100000 --checkpoint-dir @/saved "
+                                                  "--max-restarts 3 %s",
+                                            cases[i].resume));
+        strike(&at, train, done + 3, 0);
+        cr_assert(kill(train, cases[i].number) == 0);
+        cr_expect(eq(int, end_of(train), 0));
+        const char *said = content(&at, "said");
+        cr_expect(lines_about(said, "restart") == 0, "%s", said);
+        cr_expect(lines_about(said, "mcpplan: ") == 1, "%s", said);
+        cr_expect(lines_about(said, cases[i].says) == 1, "%s", said);
+        done = lines_about(content(&at, "run.jsonl"), "\"step\":");
+        cr_expect(access(mcp_format(at.arena, "%s/saved/step-%012d/manifest.json", at.folder, done),
+                         F_OK) == 0,
+                  "%d steps", done);
+    }
     leave(&at);
 }
 

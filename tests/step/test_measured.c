@@ -1,6 +1,7 @@
 /* tests/step/test_measured.c: ops priced by what a calibration says of them. */
 #include "tests/step/setup.h"
 
+#include "step/build.h"
 #include "step/measured.h"
 #include "step/price_parts.h"
 
@@ -35,6 +36,35 @@ static void calibrate(struct setup *s, const struct mcp_block *block,
         calibration->num_samples++;
     }
     mcp_calibration_sort(calibration);
+}
+
+static void expect_positive(const struct mcp_block *block, const struct mcp_plan *plan)
+{
+    struct mcp_sample sample;
+    for (int i = 0; i < block->num_ops; i++)
+        for (int k = 0; mcp_op_sample(&block->ops[i], plan, &sample) && k < MCP_SAMPLE_SIZES; k++)
+            cr_expect(sample.sizes[k] >= 1, "%s: size %d is %g", sample.function, k,
+                      sample.sizes[k]);
+}
+
+/* A calibration file holds no size that is not positive: what an op has no use for is 1. */
+Test(measured, sizes_are_positive)
+{
+    static const char *const models[] = {"gpt2", "mixtral-8x7b", "qwen3-30b-a3b"};
+    for (size_t m = 0; m < MCP_COUNT_OF(models); m++) {
+        struct setup s;
+        struct mcp_program program;
+        setup_load(&s, models[m], "dgx-a100", "megatron-core");
+        setup_cut(&s, 2);
+        s.job.sequence_length = 128;
+        s.plan.data_parallel = 2;
+        setup_finish(&s, 1, MCP_RECOMPUTE_FULL);
+        mcp_program_build(s.arena, &s.question, &s.plan, &program);
+        for (int t = 0; t < program.num_types; t++)
+            for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++)
+                expect_positive(&program.types[t].blocks[role], &s.plan);
+        mcp_arena_free(s.arena);
+    }
 }
 
 Test(measured, ops_take_what_was_measured)
