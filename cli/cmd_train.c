@@ -5,7 +5,9 @@
 #include "cli/train_places.h"
 #include "cli/train_ranks.h"
 #include "exec/run_options.h"
+#include "step/build.h"
 #include "step/dump.h"
+#include "step/verify.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +25,7 @@ struct train_args {
     struct mcp_run_options run;
     int max_restarts, watch_every;
     int seed, steps, freeze_step, warmup_steps, decay_steps, checkpoint_every;
-    int loss_scale_window;
+    int loss_scale_window, eval_every, eval_steps;
 };
 
 /* --- where things are --- */
@@ -164,6 +166,19 @@ static enum mcp_status write_programs(struct mcp_context *ctx, const struct mcp_
     return write_phase(ctx, MCP_PHASE_FROZEN, run->frozen_program);
 }
 
+/* The plan's forwards alone, for --eval-data. */
+static enum mcp_status write_evaluation(struct mcp_context *ctx, const struct mcp_plan_file *file,
+                                        const char *folder, struct mcp_run_options *run)
+{
+    struct mcp_program *program = MCP_NEW(ctx->arena, struct mcp_program);
+    if (run->eval_data == NULL)
+        return MCP_OK;
+    mcp_program_build_evaluation(ctx->arena, &file->question, &file->plan, program);
+    MCP_TRY(mcp_program_verify(ctx->arena, program, &ctx->err));
+    run->eval_program = mcp_format(ctx->arena, "%s/evaluation.json", folder);
+    return write_program(ctx, program, run->eval_program);
+}
+
 /* The peak is known where the plan is for CPUs: of others' machines it would say nothing. */
 static void set_flops(const struct mcp_plan_file *file, struct mcp_run_options *run)
 {
@@ -174,33 +189,49 @@ static void set_flops(const struct mcp_plan_file *file, struct mcp_run_options *
         run->peak_flops_per_s = peak * mcp_plan_world(&file->plan);
 }
 
+/* What the plan's options ask of programs that files bring. */
+static enum mcp_status check_programs(const struct mcp_run_options *run, const struct mcp_job *job,
+                                      struct mcp_error *err)
+{
+    if (run->program != NULL)
+        return MCP_OK;
+    if (run->frozen_program != NULL)
+        return mcp_fail(err, MCP_USAGE,
+                        "--frozen-program is the second of two files: --program names the first");
+    if (run->freeze_step > 0 && job->optimizer != MCP_OPTIMIZER_ONE_BIT_ADAM)
+        return mcp_fail(err, MCP_INVALID,
+                        "--freeze-step is of optimizer one_bit_adam; the plan's is %s",
+                        mcp_optimizer_names[job->optimizer]);
+    return MCP_OK;
+}
+
+/* With programs in `folder` that no file brings. */
+static enum mcp_status train_in(struct mcp_context *ctx, struct train_args *args,
+                                const struct mcp_plan_file *file, const char *folder)
+{
+    struct mcp_run_options *run = &args->run;
+    if (run->program == NULL)
+        MCP_TRY(write_programs(ctx, &file->job, folder, run));
+    MCP_TRY(write_evaluation(ctx, file, folder, run));
+    return start(ctx, args, mcp_plan_world(&file->plan));
+}
+
 static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
 {
+    static const char *const names[] = {"program", "frozen", "evaluation"};
     struct mcp_plan_file *file = MCP_NEW(ctx->arena, struct mcp_plan_file);
     mcp_child_watch();
     const struct mcp_plan_changes same = mcp_plan_unchanged();
     const char *folder;
     MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], &same, file));
-    int world = mcp_plan_world(&file->plan);
     if (args->dry_run)
         return mcp_train_places(ctx, &file->plan, args->threads);
     set_flops(file, &args->run);
-    if (args->run.program != NULL)
-        return start(ctx, args, world);
-    if (args->run.frozen_program != NULL)
-        return mcp_fail(&ctx->err, MCP_USAGE,
-                        "--frozen-program is the second of two files: --program names the first");
-    if (args->run.freeze_step > 0 && file->job.optimizer != MCP_OPTIMIZER_ONE_BIT_ADAM)
-        return mcp_fail(&ctx->err, MCP_INVALID,
-                        "--freeze-step is of optimizer one_bit_adam; the plan's is %s",
-                        mcp_optimizer_names[file->job.optimizer]);
+    MCP_TRY(check_programs(&args->run, &file->job, &ctx->err));
     MCP_TRY(mcp_temporary_folder(ctx, &folder));
-    enum mcp_status status = write_programs(ctx, &file->job, folder, &args->run);
-    if (status == MCP_OK)
-        status = start(ctx, args, world);
-    unlink(args->run.program);
-    if (args->run.frozen_program != NULL)
-        unlink(args->run.frozen_program);
+    enum mcp_status status = train_in(ctx, args, file, folder);
+    for (size_t i = 0; i < MCP_COUNT_OF(names); i++)
+        unlink(mcp_format(ctx->arena, "%s/%s.json", folder, names[i]));
     rmdir(folder);
     return status;
 }
@@ -221,6 +252,11 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
          "tokens that `mcpplan data tokenize` wrote, or a folder"},
         {"steps", MCP_OPT_COUNT, &args.steps, "of training"},
         {"seed", MCP_OPT_INT, &args.seed, "of new weights and of the order of data"},
+        {"eval-data", MCP_OPT_FILE, &args.run.eval_data,
+         "tokens to find the loss of without learning from them"},
+        {"eval-every", MCP_OPT_COUNT, &args.eval_every, "steps; default: after the last one alone"},
+        {"eval-steps", MCP_OPT_COUNT, &args.eval_steps,
+         "batches of each evaluation; default: all that --eval-data holds"},
         {"init-from", MCP_OPT_FILE, &args.run.init_from,
          "weights to begin with: a model's folder or file that transformers saved"},
         {"residual-init-scale", MCP_OPT_DOUBLE, &args.run.residual_init_scale,
@@ -296,12 +332,16 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
         return mcp_options_need(&usage, "data", &ctx->err);
     if (args.steps == 0 && !args.dry_run)
         return mcp_options_need(&usage, "steps", &ctx->err);
+    if (args.run.eval_data == NULL && (args.eval_every > 0 || args.eval_steps > 0))
+        return mcp_fail(&ctx->err, MCP_USAGE, "--eval-every and --eval-steps need --eval-data");
     if ((args.max_restarts > 0 || args.run.export_path != NULL) && args.run.checkpoint_dir == NULL)
         return mcp_fail(&ctx->err, MCP_USAGE, "--max-restarts and --export need --checkpoint-dir");
     args.run.steps = args.steps;
     args.run.watch_every = args.watch_every;
     args.run.freeze_step = args.freeze_step;
     args.run.loss_scale_window = args.loss_scale_window;
+    args.run.eval_every = args.eval_every;
+    args.run.eval_steps = args.eval_steps;
     args.run.seed = args.seed;
     args.run.warmup_steps = args.warmup_steps;
     args.run.decay_steps = args.decay_steps;

@@ -26,7 +26,7 @@ static void tell_step(void *context, const struct mcp_step_report *report)
     bool last = report->step + 1 == teller->options->steps;
     if (teller->rank != 0)
         return;
-    teller->open_line = teller->terminal && !last;
+    teller->open_line = teller->terminal && !last && !report->evaluated;
     fprintf(stderr, "%sstep %lld/%lld  loss %.4f  gradient %.3f  rate %.2e  %.0f tokens/s",
             teller->terminal ? "\r" : "", (long long)report->step + 1,
             (long long)teller->options->steps, report->loss, report->grad_norm,
@@ -34,6 +34,8 @@ static void tell_step(void *context, const struct mcp_step_report *report)
     if (teller->world > 1)
         fprintf(stderr, "  bubble %.1f %%  exposed communication %.1f %%",
                 100 * report->bubble_frac, 100 * report->exposed_comm_frac);
+    if (report->evaluated)
+        fprintf(stderr, "  evaluation %.4f", report->eval_loss);
     fputs(teller->open_line ? "" : "\n", stderr);
     fflush(stderr);
 }
@@ -138,7 +140,9 @@ static enum mcp_status prepare(struct mcp_arena *arena, struct mcp_cpu_world *wo
     MCP_TRY(status);
     MCP_TRY(mcp_run_load(arena, setting->options, program, err));
     MCP_TRY(check_world(world, program, err));
-    return mcp_run_load_frozen(arena, setting->options, &setting->frozen, err);
+    const struct mcp_run_options *options = setting->options;
+    MCP_TRY(mcp_run_load_other(arena, options, options->frozen_program, &setting->frozen, err));
+    return mcp_run_load_other(arena, options, options->eval_program, &setting->evaluation, err);
 }
 
 static enum mcp_status open_run(struct mcp_arena *arena, struct mcp_cpu_world *world,

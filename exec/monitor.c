@@ -77,7 +77,8 @@ struct mcp_step_metrics mcp_step_metrics_unknown(int64_t step)
                                      .flops_per_token = unknown,
                                      .peak_flops_per_s = unknown,
                                      .bubble_frac = unknown,
-                                     .exposed_comm_frac = unknown};
+                                     .exposed_comm_frac = unknown,
+                                     .eval_loss = unknown};
 }
 
 double mcp_tokens_per_s(const struct mcp_step_metrics *metrics)

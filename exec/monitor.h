@@ -37,6 +37,8 @@ struct mcp_step_metrics {
     double flops_per_token;     /* of the model, training (DESIGN: MFU); NaN: unknown */
     double peak_flops_per_s;    /* of all ranks together */
     double bubble_frac, exposed_comm_frac;
+    double eval_loss; /* NaN unless evaluated after this step */
+    bool evaluated;
     bool skipped;    /* no weight moved: a gradient was not finite */
     bool warming_up; /* the learning rate is still rising */
     int num_groups;

@@ -1,7 +1,8 @@
 /* exec/run.c: program, data, steps, timeline. */
 #include "exec/run.h"
 
-#include "exec/feed.h"
+#include "exec/evaluate.h"
+#include "exec/run_data.h"
 #include "exec/run_logs.h"
 #include "exec/save.h"
 #include "exec/spans.h"
@@ -26,6 +27,7 @@ struct mcp_run {
     struct mcp_run_logs logs;
     struct mcp_spans spans;
     struct mcp_watch *watch;           /* NULL: never */
+    struct mcp_evaluation *evaluation; /* NULL: never */
     struct mcp_checkpoint_state state; /* steps done, data seen */
     int64_t checkpointed;              /* steps of the newest checkpoint; -1: none */
 };
@@ -55,54 +57,16 @@ enum mcp_status mcp_run_load(struct mcp_arena *arena, const struct mcp_run_optio
     return MCP_OK;
 }
 
-enum mcp_status mcp_run_load_frozen(struct mcp_arena *arena, const struct mcp_run_options *options,
-                                    const struct mcp_program **out, struct mcp_error *err)
+enum mcp_status mcp_run_load_other(struct mcp_arena *arena, const struct mcp_run_options *options,
+                                   const char *path, const struct mcp_program **out,
+                                   struct mcp_error *err)
 {
     struct mcp_program *program = MCP_NEW(arena, struct mcp_program);
     *out = NULL;
-    if (options->frozen_program == NULL)
+    if (path == NULL)
         return MCP_OK;
     *out = program;
-    return load(arena, options->frozen_program, !options->no_verify, program, err);
-}
-
-/* --- data --- */
-
-static int64_t vocabulary_of(const struct mcp_program *program)
-{
-    int64_t size = 0;
-    for (int t = 0; t < program->num_types; t++)
-        if (program->types[t].facts.vocab_size > size)
-            size = program->types[t].facts.vocab_size;
-    return size;
-}
-
-/* Sequences of a step's batch that the rank may read: those of its data rank. */
-static int64_t *own_sequences(struct mcp_arena *arena, const struct mcp_program *program, int rank,
-                              int64_t *count)
-{
-    const struct mcp_plan *plan = &program->plan;
-    int64_t b = plan->microbatch_size, own = mcp_mesh_coordinate(plan, rank).data;
-    *count = program->num_microbatches * b;
-    int64_t *indices = MCP_ARRAY(arena, *count, int64_t);
-    for (int64_t i = 0; i < *count; i++)
-        indices[i] = (i / b * plan->data_parallel + own) * b + i % b;
-    return indices;
-}
-
-static enum mcp_status open_feed(struct mcp_arena *arena, const struct mcp_run_setting *run,
-                                 uint64_t seed, struct mcp_feed **out, struct mcp_error *err)
-{
-    const struct mcp_data_options options = {.sequence_length = mcp_sequence_tokens(run->program),
-                                             .vocab_size = (int)vocabulary_of(run->program),
-                                             .seed = seed};
-    const struct mcp_data *data = NULL;
-    int64_t count = 0;
-    MCP_TRY(mcp_data_open(arena, &run->options->data, 1, &options, &data, err));
-    const int64_t *indices = own_sequences(arena, run->program, run->rank, &count);
-    const struct mcp_feed_options feed = {options.sequence_length,
-                                          mcp_batch_sequences(run->program), indices, count};
-    return mcp_feed_open(arena, data, &feed, out, err);
+    return load(arena, path, !options->no_verify, program, err);
 }
 
 /* --- timeline --- */
@@ -164,11 +128,10 @@ static enum mcp_status load_checkpoint(struct mcp_run *run, const struct mcp_che
     MCP_TRY(mcp_load_rank(&run->saved, checkpoint, err));
     run->state = mcp_checkpoint_state(checkpoint);
     run->checkpointed = run->state.step;
-    mcp_trainer_go_on(run->trainer,
-                      &(struct mcp_trainer_state){run->state.step, run->state.updates,
-                                                  run->state.variance_updates,
-                                                  run->state.loss_scale,
-                                                  run->state.steps_since_skip});
+    mcp_trainer_go_on(run->trainer, &(struct mcp_trainer_state){run->state.step, run->state.updates,
+                                                                run->state.variance_updates,
+                                                                run->state.loss_scale,
+                                                                run->state.steps_since_skip});
     return MCP_OK;
 }
 
@@ -233,6 +196,7 @@ static enum mcp_status set_up(struct mcp_run *run, struct mcp_error *err)
     const struct mcp_run_setting *setting = &run->setting;
     struct mcp_train_options train = mcp_run_train_options(setting->options);
     train.frozen = setting->frozen;
+    train.evaluation = setting->evaluation;
     if (setting->options->watch_every > 0) {
         run->watch =
             mcp_watch_new(run->arena, setting->program, setting->options->tensorboard_dir != NULL);
@@ -251,8 +215,10 @@ static enum mcp_status set_up(struct mcp_run *run, struct mcp_error *err)
 static enum mcp_status open_files(struct mcp_run *run, struct mcp_error *err)
 {
     const struct mcp_run_setting *setting = &run->setting;
-    MCP_TRY(open_feed(run->arena, setting, run->state.seed, &run->feed, err));
+    const struct mcp_run_source source = {setting->options->data, run->state.seed, false};
+    MCP_TRY(mcp_run_feed_open(run->arena, setting, &source, &run->feed, NULL, err));
     run->batch = (struct mcp_batch){mcp_feed_sequence, run->feed};
+    MCP_TRY(mcp_evaluation_open(run->arena, setting, run->trainer, &run->evaluation, err));
     return setting->rank == 0
                ? mcp_run_logs_open(run->arena, setting, run->state.step, &run->logs, err)
                : MCP_OK;
@@ -318,6 +284,9 @@ static enum mcp_status run_step(struct mcp_run *run, struct mcp_step_report *rep
     report->data_wait_s = wait_s;
     note_progress(run);
     run->state.sequences_seen += mcp_batch_sequences(run->setting.program);
+    report->evaluated = mcp_evaluation_is_due(run->evaluation, run->state.step);
+    if (report->evaluated)
+        MCP_TRY(mcp_evaluation_run(run->evaluation, &report->eval_loss, err));
     observer->step(observer->context, report);
     if (run->setting.rank == 0)
         MCP_TRY(mcp_run_logs_step(&run->logs, &run->setting, report, err));

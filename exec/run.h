@@ -21,7 +21,8 @@ struct mcp_run_observer {
 struct mcp_run_setting {
     const struct mcp_run_options *options;
     const struct mcp_program *program;
-    const struct mcp_program *frozen; /* of 1-bit Adam's second phase; NULL: none */
+    const struct mcp_program *frozen;     /* of 1-bit Adam's second phase; NULL: none */
+    const struct mcp_program *evaluation; /* NULL: nothing is evaluated */
     int rank;
     const struct mcp_backend_calls *calls;
     struct mcp_backend *backend;
@@ -31,9 +32,10 @@ struct mcp_run_setting {
 /* Reads a program file, and verifies it unless the options say not to. */
 enum mcp_status mcp_run_load(struct mcp_arena *arena, const struct mcp_run_options *options,
                              struct mcp_program *out, struct mcp_error *err);
-/* The same of options->frozen_program; NULL where there is none. */
-enum mcp_status mcp_run_load_frozen(struct mcp_arena *arena, const struct mcp_run_options *options,
-                                    const struct mcp_program **out, struct mcp_error *err);
+/* The same of a further one, options->frozen_program or eval_program; NULL where path is. */
+enum mcp_status mcp_run_load_other(struct mcp_arena *arena, const struct mcp_run_options *options,
+                                   const char *path, const struct mcp_program **out,
+                                   struct mcp_error *err);
 
 /* Takes the rank's memory, opens data and logs, goes on from the newest checkpoint if the
  * options say so. Where one rank fails all do, with one reason. */

@@ -120,6 +120,10 @@ void mcp_run_line(struct mcp_text *out, const struct mcp_step_metrics *metrics,
     add_number(out, "grad_norm_per_million",
                mcp_grad_norm_per_million(metrics->grad_norm, metrics->parameters));
     mcp_text_add(out, ",\"skipped\":%s", metrics->skipped ? "true" : "false");
+    if (metrics->evaluated) {
+        mcp_text_add(out, ",");
+        add_number(out, "eval_loss", metrics->eval_loss);
+    }
     if (metrics->num_groups > 0)
         add_groups(out, metrics);
     if (metrics->num_activations > 0)
@@ -137,6 +141,8 @@ void mcp_run_scalars(struct mcp_events *events, const struct mcp_step_metrics *m
     for (int i = 0; i < NUM_NUMBERS; i++)
         if (isfinite(numbers[i].value))
             mcp_events_scalar(events, numbers[i].key, numbers[i].value);
+    if (isfinite(metrics->eval_loss))
+        mcp_events_scalar(events, "eval_loss", metrics->eval_loss);
     for (int i = 0; i < metrics->num_groups; i++) {
         snprintf(tag, sizeof tag, "grad_norm/%s", metrics->groups[i].name);
         mcp_events_scalar(events, tag, metrics->groups[i].grad_norm);

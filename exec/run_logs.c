@@ -61,6 +61,9 @@ static struct mcp_step_metrics metrics_of(const struct mcp_run_logs *logs,
     metrics.peak_memory_bytes = report->peak_bytes;
     metrics.parameters = logs->parameters;
     metrics.skipped = report->skipped;
+    metrics.evaluated = report->evaluated;
+    if (report->evaluated)
+        metrics.eval_loss = report->eval_loss;
     metrics.warming_up = report->step < setting->options->warmup_steps;
     if (setting->options->flops_per_token > 0)
         metrics.flops_per_token = setting->options->flops_per_token;

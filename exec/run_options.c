@@ -22,6 +22,8 @@ static const struct entry entries[] = {
     ENTRY("program", WORD, program),
     ENTRY("frozen-program", WORD, frozen_program),
     ENTRY("data", WORD, data),
+    ENTRY("eval-program", WORD, eval_program),
+    ENTRY("eval-data", WORD, eval_data),
     ENTRY("metrics", WORD, metrics),
     ENTRY("timeline", WORD, timeline),
     ENTRY("tensorboard-dir", WORD, tensorboard_dir),
@@ -31,6 +33,8 @@ static const struct entry entries[] = {
     ENTRY("steps", COUNT, steps),
     ENTRY("freeze-step", COUNT, freeze_step),
     ENTRY("checkpoint-every", COUNT, checkpoint_every),
+    ENTRY("eval-every", COUNT, eval_every),
+    ENTRY("eval-steps", COUNT, eval_steps),
     ENTRY("watch-every", COUNT, watch_every),
     ENTRY("resume", FLAG, resume),
     ENTRY("no-verify", FLAG, no_verify),
@@ -142,6 +146,8 @@ enum mcp_status mcp_run_options_parse(int argc, char **argv, struct mcp_run_opti
         return mcp_fail(err, MCP_USAGE,
                         "--export writes what a checkpoint holds: give "
                         "--checkpoint-dir too");
+    if ((out->eval_program != NULL) != (out->eval_data != NULL))
+        return mcp_fail(err, MCP_USAGE, "--eval-program and --eval-data go together");
     if ((out->frozen_program != NULL) != (out->freeze_step > 0))
         return mcp_fail(
             err, MCP_USAGE,

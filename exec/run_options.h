@@ -9,6 +9,8 @@ struct mcp_run_options {
     const char *program;         /* file of the step program */
     const char *frozen_program;  /* of 1-bit Adam, from freeze_step on; NULL: none */
     const char *data;            /* file or folder of tokens */
+    const char *eval_program;    /* of eval_data: the program's forwards (step/build.h) */
+    const char *eval_data;       /* nothing is learnt from; NULL: none */
     const char *metrics;         /* one JSON object a step; NULL: none */
     const char *timeline;        /* of the fastest step; NULL: none */
     const char *tensorboard_dir; /* event files; NULL: none */
@@ -18,6 +20,8 @@ struct mcp_run_options {
     int64_t steps;
     int64_t freeze_step;      /* first step of frozen_program, from 1 on */
     int64_t checkpoint_every; /* steps; 0: at the end alone */
+    int64_t eval_every;       /* steps; 0: at the end alone */
+    int64_t eval_steps;       /* batches of each evaluation; 0: all that eval_data holds */
     int64_t watch_every;      /* steps between looks at groups and activations; 0: never */
     bool resume;              /* from the newest checkpoint of checkpoint_dir */
     bool no_verify;           /* run the program unseen */
@@ -26,12 +30,12 @@ struct mcp_run_options {
     int64_t warmup_steps, decay_steps;
     int64_t decay; /* enum mcp_decay */
     double beta1, beta2, epsilon, weight_decay, clip_norm;
-    double initial_loss_scale; /* of programs that store fp16 */
-    int64_t loss_scale_window; /* steps without overflow after which it doubles */
+    double initial_loss_scale;  /* of programs that store fp16 */
+    int64_t loss_scale_window;  /* steps without overflow after which it doubles */
     double residual_init_scale; /* of what new residual projections begin with */
-    double timeout_s;           /* of what waits for other ranks and does not move; 0: waits for ever */
-    double flops_per_token;     /* of the model, training; 0: unknown */
-    double peak_flops_per_s;    /* of all ranks together; 0: unknown */
+    double timeout_s;       /* of what waits for other ranks and does not move; 0: waits for ever */
+    double flops_per_token; /* of the model, training; 0: unknown */
+    double peak_flops_per_s; /* of all ranks together; 0: unknown */
 };
 
 struct mcp_run_options mcp_run_options_default(void);

@@ -59,6 +59,8 @@ struct mcp_step_report { /* alike on all ranks but for seconds */
     int64_t peak_bytes;                    /* that live at once on this rank, as planned */
     bool skipped;
     bool scaled_down;   /* a smaller loss scale may mend it: the step is tried with less */
+    bool evaluated; /* set by the trainer's owner, as eval_loss: on data of its own */
+    double eval_loss;
     int first_bad_rank; /* whose own loss was not finite; -1: none's */
 };
 

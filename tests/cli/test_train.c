@@ -59,7 +59,7 @@ static void must(const struct place *at, const char *command)
     cr_assert(code == 0, "%s: %d: %s", command, code, said(at));
 }
 
-/* A number of every step of a run.jsonl; returns how many. */
+/* A number of every step of a run.jsonl that has it; returns how many. */
 static int numbers(const struct place *at, const char *name, const char *key, double *out, int room)
 {
     struct mcp_text text = mcp_text_new(at->arena);
@@ -67,22 +67,31 @@ static int numbers(const struct place *at, const char *name, const char *key, do
     const char *path = mcp_format(at->arena, "%s/%s", at->folder, name);
     int count = 0;
     cr_assert(mcp_file_read(at->arena, path, 1 << 20, &text, &err) == MCP_OK, "%s", err.text);
-    for (const char *line = text.data; *line != '\0' && count < room; count++) {
-        const char *end = strchr(line, '\n');
+    for (const char *line = text.data, *end; *line != '\0' && count < room; line = end + 1) {
         struct mcp_json *json;
+        end = strchr(line, '\n');
         cr_assert(end != NULL);
         cr_assert(mcp_json_parse(at->arena, path, line, (size_t)(end - line), &json, &err) ==
                       MCP_OK,
                   "%s", err.text);
-        cr_assert(mcp_json_double(json, key, &out[count], &err) == MCP_OK, "%s", err.text);
-        line = end + 1;
+        if (!mcp_json_has(json, key))
+            continue;
+        cr_assert(mcp_json_double(json, key, &out[count++], &err) == MCP_OK, "%s", err.text);
     }
     return count;
 }
 
-static int losses(const struct place *at, const char *name, double *out, int room)
+/* Of two runs, `count` numbers alike. */
+static void check_alike(const struct place *at, const char *key, int count)
 {
-    return numbers(at, name, "loss", out, room);
+    double whole[8], parts[8];
+    cr_assert(eq(int, numbers(at, "whole.jsonl", key, whole, 8), count));
+    cr_assert(eq(int, numbers(at, "parts.jsonl", key, parts, 8), count));
+    for (int i = 0; i < count; i++)
+        cr_expect(fabs(whole[i] - parts[i]) <= 1e-5 * whole[i], "%s %d: %g and %g", key, i,
+                  whole[i], parts[i]);
+    cr_expect(whole[count - 1] < whole[0], "it has not learnt: %g, then %g", whole[0],
+              whole[count - 1]);
 }
 
 /* Two stages, of which each has cores or none: but not one of them alone. */
@@ -136,6 +145,7 @@ static void end(const struct place *at)
     "plan --model @/model.json --cluster dgx-a100 --gpus 2 --global-batch-size 8 "                 \
     "--sequence-length 32 --precision fp32 --stack mcpplan-cpu --attention flash2 "                \
     "--microbatch-size 2 "
+#define EVALUATE "--eval-data @/other.tokens --eval-every 2 --eval-steps 3 "
 #define TRAIN "--data @/text.tokens --learning-rate 3e-3 --warmup-steps 3 "
 
 static void make_plans(const struct place *at)
@@ -146,28 +156,25 @@ static void make_plans(const struct place *at)
                                    at->folder));
     cr_assert(status == 0);
     must(at, "data tokenize examples/text/poems.txt -o @/text.tokens");
+    must(at, "data tokenize examples/text/fables.txt -o @/other.tokens");
     must(at, PLAN "--pipeline-parallel 2 -o @/pipeline.json --dump-program @/program.json");
     must(at, PLAN "--tensor-parallel 2 -o @/tensor.json");
 }
 
-/* Six steps at once; or four in one layout and two in another: the same losses. */
+/* Six steps at once; or four in one layout and two in another: the same losses, those of
+ * evaluations too. */
 Test(train, goes_on_in_another_layout)
 {
     struct place at = new_place();
-    double whole[8], parts[8];
     make_plans(&at);
-    must(&at, "train @/pipeline.json " TRAIN "--steps 6 --metrics @/whole.jsonl "
+    must(&at, "train @/pipeline.json " TRAIN EVALUATE "--steps 6 --metrics @/whole.jsonl "
               "--program @/program.json --timeline @/timeline.json");
-    must(&at, "train @/pipeline.json " TRAIN "--steps 4 --metrics @/parts.jsonl "
+    must(&at, "train @/pipeline.json " TRAIN EVALUATE "--steps 4 --metrics @/parts.jsonl "
               "--checkpoint-dir @/run --checkpoint-every 3");
-    must(&at, "train @/tensor.json " TRAIN "--steps 6 --metrics @/parts.jsonl "
+    must(&at, "train @/tensor.json " TRAIN EVALUATE "--steps 6 --metrics @/parts.jsonl "
               "--checkpoint-dir @/run --resume");
-    cr_assert(eq(int, losses(&at, "whole.jsonl", whole, 8), 6));
-    cr_assert(eq(int, losses(&at, "parts.jsonl", parts, 8), 6));
-    for (int i = 0; i < 6; i++)
-        cr_expect(whole[i] - parts[i] <= 1e-5 * whole[i] && parts[i] - whole[i] <= 1e-5 * whole[i],
-                  "step %d: %g and %g", i, whole[i], parts[i]);
-    cr_expect(whole[5] < whole[0], "it has not learnt: %g, then %g", whole[0], whole[5]);
+    check_alike(&at, "loss", 6);
+    check_alike(&at, "eval_loss", 3);
     must(&at, "train @/pipeline.json --dry-run --json -o @/places.json");
     check_places(&at);
     must(&at, "compare @/pipeline.json @/timeline.json --json -o @/comparison.json");
@@ -192,6 +199,9 @@ Test(train, says_what_is_wrong)
         {"train @/pipeline.json --data @/model.json --steps 1", 4, "model.json"},
         {"train @/small.json --data @/text.tokens --steps 1", 5, "vocab_size"},
         {"train @/pipeline.json " TRAIN "--steps 1 --program @/tensor.json", 4, "tensor.json"},
+        {"train @/pipeline.json " TRAIN "--steps 1 --eval-steps 2", 2, "--eval-data"},
+        {"train @/pipeline.json " TRAIN "--steps 1 --eval-data @/other.tokens --eval-steps 9999", 5,
+         "at most --eval-steps"},
         {"train @/dropout.json " TRAIN "--steps 1", 5, "dropout"},
     };
     struct place at = new_place();

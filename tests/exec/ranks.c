@@ -264,9 +264,9 @@ int main(int argc, char **argv)
     (ranks_full() ? run_product : run_cover)(world, all, only, out);
     if (only < 0 && is_whole)
         run_edits(world, out);
-    if ((only < 0 && is_whole) || (only >= ranks_num_cases && !ranks_full()))
+    if ((only < 0 && is_whole) || (only == ranks_num_cases && !ranks_full()))
         run_bits(world, out);
-    if (only < 0 && is_whole)
+    if ((only < 0 && is_whole) || (only > ranks_num_cases && !ranks_full()))
         run_numbers(world, out);
     if (out != NULL)
         fclose(out);

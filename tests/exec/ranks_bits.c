@@ -171,13 +171,14 @@ static void look_after(struct replay *r)
     }
 }
 
-/* --- bytes: 2 (k - 1) / k n / 8 of signs and 8 (k - 1) of scales, of each flat buffer --- */
+/* --- bytes: 2 (k - 1) / k n / 8 of signs and 8 (k - 1) of scales, of each flat buffer; and the
+ * norm, one number that the first rank sums and sends to all others --- */
 
 static double signs_bytes(const struct both *both)
 {
     const struct mcp_interpreter *in = mcp_trainer_interpreter(both->run.trainer);
     struct mcp_flat_place places[MCP_NUM_FLATS];
-    double bytes = 0;
+    double bytes = 4 * (mcp_plan_world(&both->run.plan) - 1);
     for (int layer = 0; layer < both->run.program.num_layers; layer++) {
         int count = mcp_flat_places(in, mcp_trainer_rank(both->run.trainer), layer, places);
         for (int i = 0; i < count; i++) {

@@ -128,6 +128,20 @@ static void compare_bits(struct mcp_cpu_world *world, FILE *out)
     tell(out, "schedule_differs", memcmp(whole, sharded, sizeof whole) != 0);
 }
 
+/* Of several microbatches: ZeRO-0 and 1 add up in one order, 2 and 3 in another. */
+static void compare_zero(struct mcp_cpu_world *world, FILE *out)
+{
+    double losses[4][RANKS_STEPS];
+    struct ranks_case c = two_data;
+    for (c.zero_stage = 0; c.zero_stage <= 3; c.zero_stage++) {
+        c.reshard = c.zero_stage == 3;
+        losses_of(&c, world, do_not_clip, 0, losses[c.zero_stage]);
+    }
+    tell(out, "zero_1_differs", memcmp(losses[0], losses[1], sizeof losses[0]) != 0);
+    tell(out, "zero_3_differs", memcmp(losses[2], losses[3], sizeof losses[0]) != 0);
+    tell(out, "zero_2_apart", worst_of(losses[2], losses[0]));
+}
+
 void run_edits(struct mcp_cpu_world *world, FILE *out)
 {
     double as_it_was[RANKS_STEPS], changed[RANKS_STEPS];
@@ -141,4 +155,5 @@ void run_edits(struct mcp_cpu_world *world, FILE *out)
     tell(out, "dropped", worst_of(changed, as_it_was));
     compare_recompute(world, out);
     compare_bits(world, out);
+    compare_zero(world, out);
 }

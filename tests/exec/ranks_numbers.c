@@ -1,5 +1,9 @@
-/* tests/exec/ranks_numbers.c: fp16 whose gradients overflow, on ranks and on one. */
+/* tests/exec/ranks_numbers.c: fp16 whose gradients overflow, on ranks and on one; the loss by
+ * forwards alone beside the step's. */
 #include "tests/exec/ranks_numbers.h"
+
+#include "step/pool.h"
+#include "step/verify.h"
 
 #include <math.h>
 #include <string.h>
@@ -96,8 +100,76 @@ static void compare_half(struct mcp_cpu_world *world, const struct ranks_case *c
     tell(out, "fp16_bytes_beyond", many.beyond);
 }
 
+/* --- evaluation --- */
+
+static const struct ranks_case evaluated[] = {
+    {RANKS_GPT2, 1, 1, 1, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 2,
+     MCP_RECOMPUTE_FULL},
+    {RANKS_LLAMA, 1, 2, 1, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 2,
+     MCP_RECOMPUTE_NONE},
+    {RANKS_GPT2, 1, 1, 2, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_ZB_V, 2, 1,
+     MCP_RECOMPUTE_NONE},
+    {RANKS_GPT2, 2, 1, 1, 2, 1, false, MCP_CONTEXT_RING, 2, false, MCP_1F1B, 1, 2,
+     MCP_RECOMPUTE_SELECTIVE},
+    {RANKS_LLAMA, 1, 1, 2, 2, 1, false, MCP_CONTEXT_RING, 3, true, MCP_INTERLEAVED, 2, 1,
+     MCP_RECOMPUTE_NONE},
+    {RANKS_MOE, 1, 1, 2, 2, 2, false, MCP_CONTEXT_RING, 1, false, MCP_ZB_H1, 1, 1,
+     MCP_RECOMPUTE_FULL},
+};
+enum { NUM_EVALUATED = sizeof evaluated / sizeof *evaluated, EVALUATED_STEPS = 3 };
+
+/* Bytes that the forwards need beyond the step's own. */
+static double forwards_beyond(struct run *run)
+{
+    const int stage = mcp_trainer_rank(run->trainer)->at.pipeline;
+    const struct mcp_interpreter *in = mcp_trainer_interpreter(run->trainer);
+    struct mcp_pool *forwards;
+    CHECK(mcp_pool_new(run->arena, run->evaluation, stage, &forwards, &err));
+    return fmax(0, (double)(mcp_pool_bytes(forwards) - mcp_pool_bytes(mcp_interpreter_pool(in))));
+}
+
+/* With an evaluation before each step on what the step will see, or with none. */
+static void train_evaluated(struct mcp_cpu_world *world, const struct ranks_case *c, bool evaluates,
+                            double losses[2][EVALUATED_STEPS], double *beyond_bytes)
+{
+    struct mcp_error refused = {"a case of evaluation is not legal"};
+    struct mcp_program forwards;
+    struct mcp_step_report report;
+    struct run run;
+    if (!plan_case(&run, c))
+        stop(&refused, "numbers");
+    build_program(&run);
+    mcp_program_build_evaluation(run.arena, &run.question, &run.plan, &forwards);
+    CHECK(mcp_program_verify(run.arena, &forwards, &err));
+    run.evaluation = &forwards;
+    begin(&run, world, false, 0);
+    for (int step = 0; step < EVALUATED_STEPS; step++) {
+        run.data.step = step;
+        if (evaluates)
+            CHECK(mcp_trainer_evaluate(run.trainer, &run.batch, &losses[0][step], &err));
+        train_step(&run, step, &report);
+        losses[1][step] = report.loss;
+    }
+    *beyond_bytes = forwards_beyond(&run);
+    end(&run);
+}
+
+static void compare_evaluated(struct mcp_cpu_world *world, const struct ranks_case *c, FILE *out)
+{
+    double with[2][EVALUATED_STEPS], without[2][EVALUATED_STEPS], bytes;
+    train_evaluated(world, c, false, without, &bytes);
+    train_evaluated(world, c, true, with, &bytes);
+    tell(out, "eval_differs", memcmp(with[0], with[1], sizeof with[0]) != 0);
+    tell(out, "eval_changes", memcmp(with[1], without[1], sizeof with[1]) != 0);
+    CHECK(mcp_cpu_world_agree(world, &bytes, 1, '>', &err));
+    tell(out, "eval_bytes_beyond", bytes);
+}
+
 void run_numbers(struct mcp_cpu_world *world, FILE *out)
 {
+    for (int i = 0; i < NUM_EVALUATED; i++)
+        if (ranks_world(&evaluated[i]) == mcp_cpu_world_size(world))
+            compare_evaluated(world, &evaluated[i], out);
     for (int i = 0; i < NUM_HALVES; i++)
         if (ranks_world(&halves[i]) == mcp_cpu_world_size(world))
             compare_half(world, &halves[i], out);

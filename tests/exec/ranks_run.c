@@ -118,9 +118,8 @@ static enum mcp_status agree_alone(struct mcp_backend *backend, double *values, 
     return MCP_OK;
 }
 
-void begin(struct run *run, struct mcp_cpu_world *world, bool alone, double delay_s)
+struct mcp_train_options train_options(struct run *run)
 {
-    const struct mcp_cpu_options options = {.timeout_s = 60, .delay_s = delay_s};
     struct mcp_train_options train = mcp_train_options_default();
     train.rate = (struct mcp_learning_rate){.peak = 3e-3, .warmup_steps = 3};
     train.seed = 7;
@@ -129,12 +128,20 @@ void begin(struct run *run, struct mcp_cpu_world *world, bool alone, double dela
         train.initial_loss_scale = run->loss_scale;
     train.frozen = run->frozen;
     train.freeze_step = run->freeze_step;
+    train.evaluation = run->evaluation;
     train.interpret.order = true;
+    run->data.vocabulary = run->model.vocab_size;
+    run->batch = (struct mcp_batch){sequence, &run->data};
+    return train;
+}
+
+void begin(struct run *run, struct mcp_cpu_world *world, bool alone, double delay_s)
+{
+    const struct mcp_cpu_options options = {.timeout_s = 60, .delay_s = delay_s};
+    const struct mcp_train_options train = train_options(run);
     run->calls = mcp_cpu_backend;
     if (alone)
         run->calls.agree = agree_alone;
-    run->data.vocabulary = run->model.vocab_size;
-    run->batch = (struct mcp_batch){sequence, &run->data};
     CHECK(mcp_cpu_backend_open(run->arena, world, &run->program, &options, &run->backend, &err));
     CHECK(mcp_trainer_new(run->arena, &run->program, alone ? 0 : mcp_cpu_world_rank(world),
                           &run->calls, run->backend, &run->batch, &train, &run->trainer, &err));

@@ -27,6 +27,7 @@ struct run {
     struct mcp_program program;
     const struct mcp_program *frozen; /* of steps from freeze_step on; NULL: none */
     int64_t freeze_step;
+    const struct mcp_program *evaluation; /* NULL: none */
     double clip_norm, loss_scale; /* loss_scale: the first one of fp16; 0: the usual */
     struct mcp_prediction prediction;
     struct mcp_backend *backend;
@@ -48,6 +49,8 @@ void stop(const struct mcp_error *err, const char *what);
 /* The question and the plan of a case, legal; then its program. False: refused. */
 bool plan_case(struct run *run, const struct ranks_case *c);
 void build_program(struct run *run);
+/* How it is trained, whatever the backend; sets the run's batch. */
+struct mcp_train_options train_options(struct run *run);
 /* Its rank with new weights; `alone`: a program of one rank, whatever the world is. Transfers
  * start `delay_s` later than they could. */
 void begin(struct run *run, struct mcp_cpu_world *world, bool alone, double delay_s);
