@@ -1,11 +1,11 @@
 /* exec/store.h: how ranks of a run find each other before anything else joins them: rank 0
  * listens on a TCP port, the others connect and say the run's token.
  *
- * What a launcher says in the environment, the first that is there: Open MPI's
- * OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE; PMI_RANK, PMI_SIZE, MPI_LOCALRANKID,
- * MPI_LOCALNRANKS; SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID; torchrun's RANK, WORLD_SIZE,
- * LOCAL_RANK, LOCAL_WORLD_SIZE. Where rank 0 is: MASTER_ADDR and MASTER_PORT, whoever started
- * the ranks; MCP_TOKEN is the token. One rank needs none of it. */
+ * Who a rank is stands in the environment: torchrun's RANK, WORLD_SIZE, LOCAL_RANK and
+ * LOCAL_WORLD_SIZE; Open MPI's OMPI_COMM_WORLD_*; PMI_RANK and PMI_SIZE; Slurm's SLURM_PROCID,
+ * SLURM_NTASKS, SLURM_LOCALID: the first of these that is there. Where rank 0 is: MASTER_ADDR
+ * and MASTER_PORT; MCP_PORT is another port, where a launcher listens on that one itself.
+ * MCP_TOKEN is the token, else the launcher's name of the run. One rank needs none of it. */
 #ifndef MCP_EXEC_STORE_H
 #define MCP_EXEC_STORE_H
 
@@ -25,8 +25,8 @@ struct mcp_store_place {
 enum mcp_status mcp_store_place_read(struct mcp_store_place *out, struct mcp_error *err);
 
 struct mcp_store;
-/* Joins all ranks: all call it, and it returns when all are there, or after timeout_s. Closed
- * when the arena is freed. MCP_RUN_FAILURE says who is missing. */
+/* Joins all ranks: all call it, and it returns when all are there. Nothing later takes longer
+ * than timeout_s. Closed when the arena is freed. MCP_RUN_FAILURE says who is missing. */
 enum mcp_status mcp_store_open(struct mcp_arena *arena, const struct mcp_store_place *place,
                                double timeout_s, struct mcp_store **out, struct mcp_error *err);
 int mcp_store_rank(const struct mcp_store *store);

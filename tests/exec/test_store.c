@@ -1,0 +1,215 @@
+/* tests/exec/test_store.c: ranks find each other by what launchers say, and only their own. */
+#include "core/arena.h"
+#include "exec/store.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* --- the environment --- */
+
+struct case_place {
+    char name[40];
+    char environment[400]; /* NAME=value, separated by blanks */
+    enum mcp_status status;
+    char says[64];
+    int rank, size, local_rank, port;
+    char token[32];
+};
+ParameterizedTestParameters(store, place)
+{
+    static struct case_place cases[] = {
+        {"nothing: one rank", "", MCP_OK, "", 0, 1, -1, 0, ""},
+        {"torchrun",
+         "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=29500 "
+         "TORCHELASTIC_RUN_ID=run7",
+         MCP_OK, "", 5, 8, 1, 29500, "run7"},
+        {"torchrun that holds the port",
+         "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=29500 TORCHELASTIC_USE_AGENT_STORE=True",
+         MCP_OK, "", 1, 2, -1, 29501, ""},
+        {"Open MPI",
+         "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=3 "
+         "MASTER_ADDR=a MASTER_PORT=1 MCP_PORT=77 MCP_TOKEN=secret PMIX_NAMESPACE=other",
+         MCP_OK, "", 3, 4, 3, 77, "secret"},
+        {"MPICH", "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MASTER_ADDR=a MASTER_PORT=9", MCP_OK, "",
+         1, 2, 1, 9, ""},
+        {"Slurm",
+         "SLURM_PROCID=2 SLURM_NTASKS=3 SLURM_LOCALID=0 SLURM_JOB_ID=99 MASTER_ADDR=a "
+         "MASTER_PORT=9",
+         MCP_OK, "", 2, 3, 0, 9, "99"},
+        {"no rank of it", "RANK=8 WORLD_SIZE=8", MCP_INVALID, "RANK=8 in the environment", 0, 0, 0,
+         0, ""},
+        {"no number", "RANK=1 WORLD_SIZE=2x", MCP_INVALID, "WORLD_SIZE=2x", 0, 0, 0, 0, ""},
+        {"no address", "RANK=1 WORLD_SIZE=2", MCP_INVALID, "MASTER_ADDR is not", 0, 0, 0, 0, ""},
+        {"no port", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a", MCP_INVALID, "MASTER_PORT is not", 0, 0, 0,
+         0, ""},
+        {"a port too high", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65535", MCP_INVALID,
+         "from 1 to 65534", 0, 0, 0, 0, ""},
+    };
+    return cr_make_param_array(struct case_place, cases, sizeof cases / sizeof *cases);
+}
+
+static void set_environment(char *pairs)
+{
+    char *rest = pairs;
+    for (char *pair; (pair = strtok_r(rest, " ", &rest)) != NULL;) {
+        char *value = strchr(pair, '=');
+        *value = '\0';
+        setenv(pair, value + 1, 1);
+    }
+}
+
+ParameterizedTest(struct case_place *c, store, place)
+{
+    struct mcp_store_place place;
+    struct mcp_error err = {""};
+    set_environment(c->environment);
+    enum mcp_status status = mcp_store_place_read(&place, &err);
+    cr_assert(eq(int, (int)status, (int)c->status), "%s: %s", c->name, err.text);
+    cr_expect(ne(ptr, strstr(err.text, c->says), NULL), "%s: %s", c->name, err.text);
+    if (c->status != MCP_OK)
+        return;
+    cr_expect(eq(int, place.rank, c->rank), "%s", c->name);
+    cr_expect(eq(int, place.size, c->size), "%s", c->name);
+    cr_expect(eq(int, place.local_rank, c->local_rank), "%s", c->name);
+    cr_expect(eq(int, place.port, c->port), "%s", c->name);
+    cr_expect(eq(str, place.token, c->token), "%s", c->name);
+}
+
+/* --- ranks as threads --- */
+
+enum { MAX_RANKS = 5, NUMBERS = 70 };
+
+struct rank {
+    struct mcp_store_place place;
+    double timeout_s;
+    bool leaves; /* once all are there */
+    enum mcp_status status;
+    struct mcp_error err;
+    int64_t shared;
+    double sums[NUMBERS], largest, smallest;
+};
+
+static void talk(struct rank *rank, struct mcp_store *store)
+{
+    for (int i = 0; i < NUMBERS; i++)
+        rank->sums[i] = (i + 1) * (mcp_store_rank(store) + 1);
+    rank->largest = rank->smallest = mcp_store_rank(store);
+    rank->shared = 1000 + mcp_store_rank(store);
+    rank->status = mcp_store_share(store, &rank->shared, sizeof rank->shared, &rank->err);
+    if (rank->status == MCP_OK)
+        rank->status = mcp_store_agree(store, rank->sums, NUMBERS, '+', &rank->err);
+    if (rank->status == MCP_OK)
+        rank->status = mcp_store_agree(store, &rank->largest, 1, '>', &rank->err);
+    if (rank->status == MCP_OK)
+        rank->status = mcp_store_agree(store, &rank->smallest, 1, '<', &rank->err);
+}
+
+static void *run_rank(void *argument)
+{
+    struct rank *rank = argument;
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_store *store;
+    rank->status = mcp_store_open(arena, &rank->place, rank->timeout_s, &store, &rank->err);
+    if (rank->status == MCP_OK && !rank->leaves)
+        talk(rank, store);
+    mcp_arena_free(arena);
+    return NULL;
+}
+
+/* One that nobody listens on now. */
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t length = sizeof address;
+    int handle = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert(eq(int, bind(handle, (struct sockaddr *)&address, sizeof address), 0));
+    cr_assert(eq(int, getsockname(handle, (struct sockaddr *)&address, &length), 0));
+    close(handle);
+    return ntohs(address.sin_port);
+}
+
+static void run_all(struct rank *ranks, int started, int size, double timeout_s)
+{
+    pthread_t threads[MAX_RANKS];
+    int port = free_port();
+    for (int i = 0; i < started; i++) {
+        struct mcp_store_place *place = &ranks[i].place;
+        place->rank = i;
+        place->size = size;
+        place->port = port;
+        snprintf(place->address, sizeof place->address, "127.0.0.1");
+        ranks[i].timeout_s = timeout_s;
+        pthread_create(&threads[i], NULL, run_rank, &ranks[i]);
+    }
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+}
+
+Test(store, all_ranks_agree)
+{
+    static const int sizes[] = {1, 2, MAX_RANKS};
+    for (int s = 0; s < 3; s++) {
+        static struct rank ranks[MAX_RANKS];
+        memset(ranks, 0, sizeof ranks);
+        run_all(ranks, sizes[s], sizes[s], 20);
+        for (int i = 0; i < sizes[s]; i++) {
+            cr_expect(eq(int, (int)ranks[i].status, MCP_OK), "%s", ranks[i].err.text);
+            cr_expect(eq(i64, ranks[i].shared, 1000));
+            for (int n = 0; n < NUMBERS; n++)
+                cr_expect(eq(dbl, ranks[i].sums[n], (n + 1) * sizes[s] * (sizes[s] + 1) / 2.0));
+            cr_expect(eq(dbl, ranks[i].largest, sizes[s] - 1));
+            cr_expect(eq(dbl, ranks[i].smallest, 0));
+        }
+    }
+}
+
+Test(store, who_is_missing_is_named)
+{
+    static struct rank ranks[MAX_RANKS];
+    run_all(ranks, 2, 4, 0.2);
+    cr_expect(eq(int, (int)ranks[0].status, MCP_RUN_FAILURE));
+    cr_expect(ne(ptr, strstr(ranks[0].err.text, "2 of 4 ranks"), NULL), "%s", ranks[0].err.text);
+    cr_expect(ne(ptr, strstr(ranks[0].err.text, "rank 2"), NULL), "%s", ranks[0].err.text);
+}
+
+Test(store, ranks_of_another_run_are_not_let_in)
+{
+    static struct rank ranks[MAX_RANKS];
+    ranks[1].place.token[0] = 'x';
+    run_all(ranks, 2, 2, 0.3);
+    cr_expect(ne(ptr, strstr(ranks[0].err.text, "the first of them rank 1"), NULL), "%s",
+              ranks[0].err.text);
+    cr_expect(ne(ptr, strstr(ranks[1].err.text, "of another run"), NULL), "%s", ranks[1].err.text);
+}
+
+Test(store, who_has_ended_is_named)
+{
+    static struct rank ranks[MAX_RANKS];
+    ranks[2].leaves = true;
+    run_all(ranks, 3, 3, 20);
+    cr_expect(eq(int, (int)ranks[0].status, MCP_RUN_FAILURE));
+    cr_expect(ne(ptr, strstr(ranks[0].err.text, "rank 2 has ended"), NULL), "%s",
+              ranks[0].err.text);
+    cr_expect(ne(ptr, strstr(ranks[1].err.text, "rank 0 has ended"), NULL), "%s",
+              ranks[1].err.text);
+}
+
+Test(store, nobody_at_the_address)
+{
+    static struct rank ranks[MAX_RANKS];
+    ranks[1].place =
+        (struct mcp_store_place){.rank = 1, .size = 2, .port = free_port(), .address = "127.0.0.1"};
+    ranks[1].timeout_s = 0.2;
+    run_rank(&ranks[1]);
+    cr_expect(ne(ptr, strstr(ranks[1].err.text, "cannot reach rank 0 at 127.0.0.1"), NULL), "%s",
+              ranks[1].err.text);
+}
