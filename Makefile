@@ -70,7 +70,7 @@ MPI_INCLUDES := $(if $(MPI_CC),$(patsubst -I%,-isystem %,$(shell $(MPI_CC) --sho
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all executors cuda-gate man deps check tests asan tsan fuzz fuzzers torture report-check bench bench-train validate demo \
+.PHONY: all executors cuda-gate man deps check check-full tests asan tsan fuzz fuzzers torture report-check bench bench-train validate demo \
         tidy format rules headers install help clean
 
 all: $(BUILD)/mcpplan executors      ## build the programs and the library
@@ -172,6 +172,11 @@ check: deps                          ## set up, build and run every test
 tests: all rules headers $(BUILD)/tests/unit $(BUILD)/tests/cuda/kernels    ## the same without set-up
 	$(Q)$(BUILD)/tests/cuda/kernels
 	$(Q)MCPPLAN=$(abspath $(BUILD)/mcpplan) $(BUILD)/tests/unit $(TESTFLAGS)
+# MCP_RANKS_EVERY=n: every n-th combination.
+check-full: deps                     ## train every legal layout of up to 8 ranks: many hours
+	$(Q)$(MAKE) --no-print-directory all $(BUILD)/tests/unit
+	$(Q)MCP_RANKS_FULL=1 MCPPLAN=$(abspath $(BUILD)/mcpplan) $(BUILD)/tests/unit --jobs 1 \
+	  --filter 'ranks/*' $(TESTFLAGS)
 
 # A leak alone does not fail a Criterion test, so look for sanitizer logs too.
 asan:                                ## tests under AddressSanitizer and UBSan; kernels under TSan too

@@ -200,7 +200,7 @@ static bool run_case(struct mcp_cpu_world *world, struct reference *all, int num
     struct reference *one = reference_of(world, all, c);
     struct run run, *many = &run;
     struct result got;
-    if (!plan_case(many, c)) {
+    if (!plan_case(many, c) || !build_program(many)) {
         mcp_arena_free(many->arena);
         return false;
     }
@@ -208,7 +208,6 @@ static bool run_case(struct mcp_cpu_world *world, struct reference *all, int num
         fprintf(out, "%d", number);
         fflush(out);
     }
-    build_program(many);
     begin(many, world, false, 0);
     double *gradients = MCP_ARRAY(many->arena, one->gradients.count, double);
     train(many, &one->gradients, gradients, &got);

@@ -105,10 +105,14 @@ bool plan_case(struct run *run, const struct ranks_case *c)
     return is_legal(run);
 }
 
-void build_program(struct run *run)
+bool build_program(struct run *run)
 {
     mcp_program_build(run->arena, &run->question, &run->plan, &run->program);
     CHECK(mcp_program_verify(run->arena, &run->program, &err));
+    for (int t = 0; t < run->program.num_types; t++)
+        if (*run->program.types[t].facts.lack != '\0')
+            return false;
+    return true;
 }
 
 static enum mcp_status agree_alone(struct mcp_backend *backend, double *values, int count,

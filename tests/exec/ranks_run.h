@@ -46,9 +46,10 @@ void stop(const struct mcp_error *err, const char *what);
             stop(&err, #call);                                                                     \
     } while (0)
 
-/* The question and the plan of a case, legal; then its program. False: refused. */
+/* The question and the plan of a case, legal; then its program, verified. False: refused, or
+ * nothing that can be trained. */
 bool plan_case(struct run *run, const struct ranks_case *c);
-void build_program(struct run *run);
+bool build_program(struct run *run);
 /* How it is trained, whatever the backend; sets the run's batch. */
 struct mcp_train_options train_options(struct run *run);
 /* Its rank with new weights; `alone`: a program of one rank, whatever the world is. Transfers
