@@ -111,10 +111,11 @@ $(BUILD)/%.cc.o: %.cc $(BUILD)/flags
 	$(Q)$(CXX) $(CPPFLAGS) $(SHIM_CXXFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/tests/cuda/shim/shim.cc.o: override SHIM_CXXFLAGS := $(if $(filter tsan,$(CONFIG)),$(subst -fsanitize=thread,-DMCP_SHIM_TSAN,$(SHIM_CXXFLAGS)),$(SHIM_CXXFLAGS))
 # The backend of GPUs on fakes of CUDA, cuBLASLt and NCCL: ranks are threads.
-$(BUILD)/tests/cuda/ranks: $(call obj,$(CUDA_RANKS) tests/exec/ranks_cases.c $(CUDA_SRC) $(FAKE_SRC) $(KERNELS_CU) \
+RANKS_KIT := tests/exec/ranks_cases.c tests/exec/ranks_run.c
+$(BUILD)/tests/cuda/ranks: $(call obj,$(CUDA_RANKS) $(RANKS_KIT) $(CUDA_SRC) $(CPU_SRC) $(FAKE_SRC) $(KERNELS_CU) \
                              tests/cuda/shim/shim.cc) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
-	$(Q)$(CXX) $(CFLAGS_$(CONFIG)) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) -lpthread $(LDLIBS)
+	$(Q)$(CXX) $(CFLAGS_$(CONFIG)) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(MPI_LIBS) $(LDLIBS)
 $(call obj,$(CUDA_SRC) $(CUDA_RANKS) $(FAKE_SRC) $(wildcard tests/cuda/*.c)): override CPPFLAGS += -Itests/cuda/fake/include
 # The same against the toolkit: no warning, no spilled register. tools/cuda_gate.sh reads the logs.
 CUDA_OBJ := $(patsubst %,$(BUILD)/cuda/%.o,$(CUDA_SRC) $(KERNELS_CU))

@@ -360,6 +360,7 @@ void fake_push(struct CUstream_st *stream, const struct fake_op_calls *calls, en
     op->work = work;
     op->name = name;
     op->closure = closure;
+    self.has_queued = true;
     run_if_eager();
 }
 
@@ -370,6 +371,7 @@ void fake_push_op(struct CUstream_st *stream, const struct fake_op_calls *calls,
     op->calls = calls;
     op->work = work;
     op->closure = closure;
+    self.has_queued = true;
     run_if_eager();
 }
 
@@ -391,6 +393,7 @@ void fake_push_wait(struct CUstream_st *stream, struct fake_mark *mark)
     op->mark = mark;
     op->waits = true;
     mark->owners++;
+    self.has_queued = true;
 }
 
 /* --- waiting --- */
@@ -467,8 +470,10 @@ static void wait_as(struct waiter *w)
 
 bool fake_wait(struct fake_mark *mark, bool asks)
 {
-    if (mark->reached)
-        return true;
+    bool too_early = asks && self.has_queued;
+    self.has_queued = false;
+    if (mark->reached || too_early)
+        return mark->reached;
     struct waiter w = {engine.waiters, mark, self.device, asks, self.joined, false};
     engine.waiters = &w;
     engine.joined_waiting += self.joined;

@@ -52,6 +52,7 @@ struct fake_thread {
     int device;
     int last_error;
     bool joined;
+    bool has_queued; /* since it last asked whether something is over */
 };
 struct fake_thread *fake_self(void);
 int fake_num_devices(void);
@@ -74,7 +75,8 @@ void fake_push_op(struct CUstream_st *stream, const struct fake_op_calls *calls,
 struct fake_mark *fake_push_mark(struct CUstream_st *stream);
 void fake_push_wait(struct CUstream_st *stream, struct fake_mark *mark);
 void fake_release_mark(struct fake_mark *mark);
-/* Runs ops until the mark is reached. `asks`: or until nothing can run; false: not reached. */
+/* Runs ops until the mark is reached. `asks`: or until nothing can run; false: not reached. Who
+ * asks for the first time after queueing something has come too early: nothing is run. */
 bool fake_wait(struct fake_mark *mark, bool asks);
 /* The least goes first. */
 long fake_rank_of(const struct fake_op *op, const struct fake_policy *policy, uint64_t *random);

@@ -262,6 +262,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     fake_lock();
     fake_release_mark(event->mark);
     event->mark = fake_push_mark(fake_stream(stream));
+    fake_self()->has_queued = true;
     return answer(cudaSuccess);
 }
 
