@@ -1,6 +1,7 @@
 /* cli/cmd_train.c: mcpplan train: builds a plan's step program and starts its ranks. */
 #include "cli/child.h"
 #include "cli/commands.h"
+#include "cli/launcher.h"
 #include "cli/plan_file.h"
 #include "cli/train_places.h"
 #include "cli/train_ranks.h"
@@ -45,17 +46,6 @@ static const char *executor_path(struct mcp_arena *arena)
     return "mcpplan-exec-cpu";
 }
 
-/* Has somebody's mpirun or srun started us as one of several ranks? */
-static bool is_under_launcher(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_STEP_NUM_TASKS"};
-    for (size_t i = 0; i < MCP_COUNT_OF(names); i++)
-        if (getenv(names[i]) != NULL)
-            return true;
-    return false;
-}
-
 /* --- the command line of the ranks --- */
 
 struct words {
@@ -95,12 +85,12 @@ static void set_environment(struct mcp_arena *arena, int threads)
     }
 }
 
-static enum mcp_status start_once(struct mcp_context *ctx, const struct train_args *args, int world)
+static enum mcp_status start_once(struct mcp_context *ctx, const struct train_args *args, int world,
+                                  bool is_mpirun)
 {
     struct words words = {.arena = ctx->arena};
     const char **options;
     set_environment(ctx->arena, args->threads);
-    const bool is_mpirun = world > 1 && !is_under_launcher();
     if (is_mpirun)
         add_mpirun(&words, world);
     add(&words, executor_path(ctx->arena));
@@ -111,23 +101,38 @@ static enum mcp_status start_once(struct mcp_context *ctx, const struct train_ar
     return mcp_train_ranks(words.items, is_mpirun, &ctx->err);
 }
 
+/* Do we start the ranks, or are we one of them? Where a launcher is about, says so. */
+static bool starts_mpirun(struct mcp_context *ctx, int world)
+{
+    const struct mcp_launcher launcher = mcp_launcher_find(ctx->arena);
+    if (world == 1)
+        return false;
+    if (launcher.sign != NULL && launcher.starts_ranks && launcher.is_first)
+        mcp_note("%s: this is one of the ranks that a launcher has started", launcher.sign);
+    if (launcher.sign != NULL && !launcher.starts_ranks)
+        mcp_note("%s: no launcher has started several ranks, so mpirun starts %d", launcher.sign,
+                 world);
+    return !launcher.starts_ranks;
+}
+
 /* A run that failed begins again from the newest checkpoint, but not one that was asked to
  * end; what the user gave wrong would fail again. */
 static enum mcp_status start(struct mcp_context *ctx, struct train_args *args, int world)
 {
-    enum mcp_status status = start_once(ctx, args, world);
+    const bool is_mpirun = starts_mpirun(ctx, world);
+    enum mcp_status status = start_once(ctx, args, world, is_mpirun);
     for (int i = 1; status == MCP_RUN_FAILURE && i <= args->max_restarts; i++) {
         if (mcp_child_asked() != 0)
             break;
-        fprintf(stderr, "mcpplan: note: %s; restart %d of %d from the newest checkpoint\n",
-                ctx->err.text, i, args->max_restarts);
+        mcp_note("%s; restart %d of %d from the newest checkpoint", ctx->err.text, i,
+                 args->max_restarts);
         args->run.resume = true;
-        status = start_once(ctx, args, world);
+        status = start_once(ctx, args, world, is_mpirun);
     }
     if (status == MCP_OK && mcp_child_asked() != 0)
-        fprintf(stderr, "mcpplan: note: ended as asked by signal %d (%s)%s\n", mcp_child_asked(),
-                strsignal(mcp_child_asked()),
-                args->run.checkpoint_dir != NULL ? ": --resume goes on" : "; nothing was saved");
+        mcp_note("ended as asked by signal %d (%s)%s", mcp_child_asked(),
+                 strsignal(mcp_child_asked()),
+                 args->run.checkpoint_dir != NULL ? ": --resume goes on" : "; nothing was saved");
     return status;
 }
 

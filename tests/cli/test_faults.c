@@ -320,6 +320,31 @@ Test(faults, ranks_apart)
     leave(&at);
 }
 
+/* What launchers leave in the environment, and what follows. */
+Test(faults, launchers)
+{
+    static const struct {
+        const char *name, *value, *says;
+        int code;
+    } cases[] = {
+        {"SLURM_STEP_NUM_TASKS", "1", "so mpirun starts 2", 0}, /* a shell in a step */
+        {"SLURM_NTASKS", "4", "step 1/1", 0},                   /* a batch script */
+        {"SLURM_STEP_NUM_TASKS", "2", "one of the ranks", MCP_INVALID},
+        {"PMI_RANK", "0", "one of the ranks", MCP_INVALID},
+    };
+    struct place at = new_place();
+    for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
+        setenv(cases[i].name, cases[i].value, 1);
+        int code = run(&at, TRAIN "--steps 1");
+        unsetenv(cases[i].name);
+        const char *said = content(&at, "said");
+        cr_expect(eq(int, code, cases[i].code), "%s=%s: %s", cases[i].name, cases[i].value, said);
+        cr_expect(lines_about(said, cases[i].says) == 1, "%s=%s: %s", cases[i].name, cases[i].value,
+                  said);
+    }
+    leave(&at);
+}
+
 /* --- numbers of groups --- */
 
 static double sum_of_squares(struct mcp_json *groups)
