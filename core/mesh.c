@@ -233,6 +233,20 @@ int mcp_group_index(const struct mcp_plan *plan, unsigned axes, int rank)
     return own.stage % stages.stride != 0 ? -1 : index + own.stage / stages.stride * factor;
 }
 
+bool mcp_mesh_is_same(const struct mcp_plan *a, const struct mcp_plan *b)
+{
+    const int world = mcp_plan_world(a);
+    bool same = world == mcp_plan_world(b) &&
+                mcp_group_size(a, MCP_EXPERT) == mcp_group_size(b, MCP_EXPERT);
+    for (int rank = 0; same && rank < world; rank++) {
+        const struct mcp_coordinate x = mcp_mesh_coordinate(a, rank);
+        const struct mcp_coordinate y = mcp_mesh_coordinate(b, rank);
+        same = x.tensor == y.tensor && x.context == y.context && x.data == y.data &&
+               x.pipeline == y.pipeline;
+    }
+    return same;
+}
+
 static int greatest_common_divisor(int a, int b)
 {
     while (b != 0) {

@@ -14,6 +14,8 @@ struct mcp_coordinate {
 
 struct mcp_coordinate mcp_mesh_coordinate(const struct mcp_plan *plan, int rank);
 int mcp_mesh_rank(const struct mcp_plan *plan, struct mcp_coordinate at);
+/* Has every rank the same place in both plans, and groups of the same ranks? */
+bool mcp_mesh_is_same(const struct mcp_plan *a, const struct mcp_plan *b);
 /* Of the rank that lies on the GPU: the GPU's number, but for plans with a rank map. */
 struct mcp_coordinate mcp_mesh_coordinate_on(const struct mcp_plan *plan, int gpu);
 

@@ -62,11 +62,12 @@ static enum mcp_status open_channel(struct mcp_backend *b, unsigned axes, enum m
 
 /* Those of all ranks' ops, in one order, whatever this rank runs of them. Counts of
  * tokens go over a channel of the compute stream. */
-static enum mcp_status open_channels(struct mcp_backend *b, struct mcp_error *err)
+static enum mcp_status open_channels(struct mcp_backend *b, const struct mcp_program *program,
+                                     struct mcp_error *err)
 {
-    for (int t = 0; t < b->program->num_types; t++)
+    for (int t = 0; t < program->num_types; t++)
         for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
-            const struct mcp_block *block = &b->program->types[t].blocks[role];
+            const struct mcp_block *block = &program->types[t].blocks[role];
             for (int i = 0; i < block->num_ops; i++) {
                 const struct mcp_op *op = &block->ops[i];
                 if (mcp_op_is_transfer(op))
@@ -91,7 +92,11 @@ enum mcp_status mcp_cpu_backend_open(struct mcp_arena *arena, struct mcp_cpu_wor
     b->options = *options;
     b->new_step = true;
     *out = b;
-    return open_channels(b, err);
+    MCP_TRY(open_channels(b, program, err));
+    for (int i = 0; i < MCP_INTERPRET_OTHERS; i++)
+        if (options->others[i] != NULL)
+            MCP_TRY(open_channels(b, options->others[i], err));
+    return MCP_OK;
 }
 
 static bool supports(enum mcp_function function, enum mcp_dtype dtype)

@@ -9,12 +9,14 @@
 
 #include "exec/backend.h"
 #include "exec/cpu_mpi.h"
+#include "exec/interpret.h"
 
 extern const struct mcp_backend_calls mcp_cpu_backend;
 
 struct mcp_cpu_options {
     double timeout_s; /* a transfer that has not moved for so long has failed; 0: never */
     double delay_s;   /* transfers start so much later than they could: for tests of waits */
+    const struct mcp_program *others[MCP_INTERPRET_OTHERS]; /* that run too; NULL: none */
 };
 
 /* The backend of this rank for `program`; makes the groups of ranks it needs: all ranks

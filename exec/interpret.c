@@ -120,7 +120,8 @@ static enum mcp_status check_other(const struct mine *first, const struct mine *
                                    struct mcp_error *err)
 {
     const int layers = first->program->num_layers;
-    bool same = other->program->num_layers == layers;
+    bool same = other->program->num_layers == layers &&
+                mcp_mesh_is_same(&first->program->plan, &other->program->plan);
     for (int i = 0; same && i < MCP_NUM_RANK_BUFFERS; i++)
         same = is_same_place(mcp_pool_lasting(first->pool, -1, i),
                              mcp_pool_lasting(other->pool, -1, i));

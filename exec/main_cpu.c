@@ -149,7 +149,8 @@ static enum mcp_status open_run(struct mcp_arena *arena, struct mcp_cpu_world *w
                                 struct mcp_run_setting *setting, struct mcp_run **out,
                                 struct mcp_error *err)
 {
-    const struct mcp_cpu_options cpu = {.timeout_s = setting->options->timeout_s};
+    const struct mcp_cpu_options cpu = {.timeout_s = setting->options->timeout_s,
+                                        .others = {setting->frozen, setting->evaluation}};
     const char *note;
     setting->rank = mcp_cpu_world_rank(world);
     setting->calls = &mcp_cpu_backend;

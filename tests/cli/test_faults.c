@@ -69,10 +69,11 @@ static int end_of(pid_t child)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-#define PLAN                                                                                       \
+#define LAYOUT                                                                                     \
     "plan --model @/model.json --cluster dgx-a100 --gpus 2 --global-batch-size 8 "                 \
     "--sequence-length 32 --precision fp32 --stack mcpplan-cpu --attention flash2 "                \
-    "--microbatch-size 2 --tensor-parallel 2 -o @/plan.json"
+    "--microbatch-size 2 "
+#define PLAN LAYOUT "--tensor-parallel 2 -o @/plan.json"
 #define TRAIN                                                                                      \
     "train @/plan.json --data @/text.tokens --warmup-steps 0 --learning-rate 1e-3 "                \
     "--metrics @/run.jsonl "
@@ -267,11 +268,15 @@ Test(faults, that_need_no_signal)
         {TRAIN "--steps 1 --export @/x", MCP_USAGE, "--checkpoint-dir"},
         {TRAIN "--steps 1 --frozen-program @/model.json", MCP_USAGE, "--program names the first"},
         {TRAIN "--steps 1 --checkpoint-dir @/mine", MCP_INVALID, "holds a checkpoint of step 1"},
+        {TRAIN "--steps 2 --program @/program.json --frozen-program @/data.json --freeze-step 1",
+         MCP_INVALID, "both must be of one plan and job"},
     };
     struct place at = new_place();
     int status = system(mcp_format(at.arena, "echo hi > %s/short.txt", at.folder));
     cr_assert(status == 0);
     cr_assert(run(&at, "data tokenize @/short.txt -o @/short.tokens") == 0);
+    cr_assert(run(&at, PLAN " --dump-program @/program.json") == 0);
+    cr_assert(run(&at, LAYOUT "--data-parallel 2 -o @/other.json --dump-program @/data.json") == 0);
     cr_assert(run(&at, TRAIN "--steps 1 --checkpoint-dir @/mine") == 0);
     for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
         int code = run(&at, cases[i].command);

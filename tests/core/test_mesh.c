@@ -225,3 +225,23 @@ Test(mesh, index_of_members)
     struct mcp_coordinate middle = {.pipeline = 1};
     cr_expect(eq(int, mcp_group_index(&plan, MCP_ENDS, mcp_mesh_rank(&plan, middle)), -1));
 }
+
+/* Every rank's place and groups: of one world, in other degrees, order or expert groups. */
+Test(mesh, is_same)
+{
+    struct mcp_plan plans[5];
+    for (int i = 0; i < 5; i++) {
+        plans[i] = mcp_plan_default();
+        plans[i].tensor_parallel = 2;
+        plans[i].data_parallel = 4;
+    }
+    plans[1].tensor_parallel = 4;
+    plans[1].data_parallel = 2;
+    plans[2].expert_parallel = 2;
+    plans[3].rank_order[0] = plans[0].rank_order[2];
+    plans[3].rank_order[2] = plans[0].rank_order[0];
+    plans[4].data_parallel = 2;
+    for (int a = 0; a < 5; a++)
+        for (int b = 0; b < 5; b++)
+            cr_expect(eq(int, mcp_mesh_is_same(&plans[a], &plans[b]), a == b), "%d and %d", a, b);
+}
