@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 const char *const mcp_value_kind_names[MCP_NUM_VALUE_KINDS] = {"weights", "first_moment",
-                                                               "second_moment"};
+                                                               "second_moment", "error"};
 
 /* --- names of files --- */
 

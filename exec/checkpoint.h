@@ -7,7 +7,7 @@
  * that it says. Files appear by rename. Values are kept as pieces of whole tensors
  * (exec/names.h), so another layout finds what it needs: it asks for its own pieces. All
  * values are fp32: "weights" (the master ones where weights are not), "first_moment" and
- * "second_moment". No function here talks to other ranks. */
+ * "second_moment"; of 1-bit Adam "error" too (exec/save_errors.h). No function here talks to other ranks. */
 #ifndef MCP_EXEC_CHECKPOINT_H
 #define MCP_EXEC_CHECKPOINT_H
 
@@ -21,6 +21,7 @@ enum mcp_value_kind {
     MCP_VALUE_WEIGHTS,
     MCP_VALUE_FIRST_MOMENT,
     MCP_VALUE_SECOND_MOMENT,
+    MCP_VALUE_ERROR,
     MCP_NUM_VALUE_KINDS
 };
 extern const char *const mcp_value_kind_names[MCP_NUM_VALUE_KINDS];
@@ -94,6 +95,9 @@ enum mcp_status mcp_checkpoint_newest(struct mcp_arena *arena, const char *folde
                                       struct mcp_text *passed_over, struct mcp_error *err);
 struct mcp_checkpoint_state mcp_checkpoint_state(const struct mcp_checkpoint *checkpoint);
 
+/* Is there anything of the tensor in it? */
+bool mcp_checkpoint_has(const struct mcp_checkpoint *checkpoint, enum mcp_value_kind kind,
+                        const struct mcp_piece *piece);
 /* out[range->count]. MCP_INVALID when the checkpoint has no such tensor, another shape of
  * it, or not all of it. */
 enum mcp_status mcp_checkpoint_read(const struct mcp_checkpoint *checkpoint,

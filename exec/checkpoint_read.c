@@ -303,6 +303,12 @@ static struct found find(const struct mcp_checkpoint *c, enum mcp_value_kind kin
     return found;
 }
 
+bool mcp_checkpoint_has(const struct mcp_checkpoint *checkpoint, enum mcp_value_kind kind,
+                        const struct mcp_piece *piece)
+{
+    return find(checkpoint, kind, piece).count > 0;
+}
+
 static enum mcp_status check_shape(const struct mcp_checkpoint *c, const struct found *found,
                                    const struct mcp_piece *piece, struct mcp_error *err)
 {

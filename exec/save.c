@@ -3,6 +3,7 @@
 
 #include "exec/half.h"
 #include "exec/init.h"
+#include "exec/save_errors.h"
 
 #include <string.h>
 
@@ -96,6 +97,19 @@ static void add_place(struct rank_parts *list, int layer, const struct mcp_flat_
             add_piece(list, &kinds[kind], &pieces[i]);
 }
 
+static void add_errors(struct rank_parts *list, int layer)
+{
+    struct mcp_kept_errors *errors =
+        MCP_ARRAY(list->arena, MCP_KEPT_ERRORS, struct mcp_kept_errors);
+    const int count = mcp_kept_errors(list->arena, list->saved, layer, errors);
+    for (int i = 0; i < count; i++) {
+        const struct mcp_piece *piece = &errors[i].piece;
+        const struct values values = {0, piece->columns, errors[i].memory, MCP_VALUE_ERROR,
+                                      MCP_F32};
+        add_piece(list, &values, piece);
+    }
+}
+
 /* Out of the backend's memory, piece by piece. */
 static enum mcp_status fetch_piece(void *context, int index, int64_t first, int64_t bytes,
                                    void *out, struct mcp_error *err)
@@ -119,6 +133,8 @@ static enum mcp_status save_rank(struct mcp_arena *arena, const struct mcp_saved
         for (int i = 0; i < count; i++)
             if (writes_place(&places[i]))
                 add_place(&list, layer, &places[i]);
+        if (mcp_sends_signs(places, count))
+            add_errors(&list, layer);
     }
     const struct mcp_checkpoint_file file = {folder, step, saved->rank->rank};
     list.parts.source = &source;
@@ -246,6 +262,22 @@ static enum mcp_status load_place(const struct loading *l, const struct mcp_flat
     return MCP_OK;
 }
 
+/* Of this very rank in this very layout, if the checkpoint has them; else they stay 0. */
+static enum mcp_status load_errors(const struct loading *l, struct mcp_error *err)
+{
+    struct mcp_kept_errors errors[MCP_KEPT_ERRORS];
+    const int count =
+        l->checkpoint == NULL ? 0 : mcp_kept_errors(l->arena, l->saved, l->layer, errors);
+    for (int i = 0; i < count; i++) {
+        const struct mcp_piece *piece = &errors[i].piece;
+        const struct values values = {0, piece->columns, errors[i].memory, MCP_VALUE_ERROR,
+                                      MCP_F32};
+        if (mcp_checkpoint_has(l->checkpoint, MCP_VALUE_ERROR, piece))
+            MCP_TRY(load_piece(l, &values, piece, err));
+    }
+    return MCP_OK;
+}
+
 static enum mcp_status load_layers(struct loading *l, struct mcp_error *err)
 {
     struct mcp_flat_place places[MCP_NUM_FLATS];
@@ -253,6 +285,8 @@ static enum mcp_status load_layers(struct loading *l, struct mcp_error *err)
         const int count = mcp_flat_places(l->saved->interpreter, l->saved->rank, l->layer, places);
         for (int i = 0; i < count; i++)
             MCP_TRY(load_place(l, &places[i], err));
+        if (count > 0)
+            MCP_TRY(load_errors(l, err));
     }
     return MCP_OK;
 }

@@ -2,11 +2,14 @@
  * forwards alone beside the step's. */
 #include "tests/exec/ranks_numbers.h"
 
+#include "exec/save.h"
 #include "step/pool.h"
 #include "step/verify.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FP16(model, t, p, d, e, sequence_parallel, zero, schedule)                                 \
     {                                                                                              \
@@ -165,6 +168,122 @@ static void compare_evaluated(struct mcp_cpu_world *world, const struct ranks_ca
     tell(out, "eval_bytes_beyond", bytes);
 }
 
+/* --- 1-bit Adam that goes on from a checkpoint --- */
+
+static const struct ranks_case frozen_cases[] = {
+    {RANKS_GPT2, 1, 1, 1, 2, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 2,
+     MCP_RECOMPUTE_NONE},
+    {RANKS_MOE, 1, 2, 1, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 2,
+     MCP_RECOMPUTE_NONE},
+    {RANKS_LLAMA, 2, 1, 1, 2, 1, true, MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 2,
+     MCP_RECOMPUTE_NONE},
+};
+enum { NUM_FROZEN = sizeof frozen_cases / sizeof *frozen_cases, FREEZE = 3, STOP = 6 };
+
+static void begin_frozen(struct run *run, struct mcp_program *frozen, const struct ranks_case *c,
+                         struct mcp_cpu_world *world)
+{
+    struct mcp_error refused = {"a case of 1-bit Adam is not legal"};
+    if (!plan_case(run, c))
+        stop(&refused, "numbers");
+    run->job.optimizer = MCP_OPTIMIZER_ONE_BIT_ADAM;
+    run->job.phase = MCP_PHASE_FROZEN;
+    build_program(run);
+    *frozen = run->program;
+    run->job.phase = MCP_PHASE_WARM;
+    build_program(run);
+    run->frozen = frozen;
+    run->freeze_step = FREEZE;
+    begin(run, world, false, 0);
+}
+
+static struct mcp_saved_rank saved_of(const struct run *run)
+{
+    const struct mcp_rank *rank = mcp_trainer_rank(run->trainer);
+    struct mcp_votes *votes = MCP_NEW(run->arena, struct mcp_votes);
+    *votes = (struct mcp_votes){.calls = &run->calls,
+                                .backend = run->backend,
+                                .rank = rank->rank,
+                                .world = mcp_plan_world(&run->plan)};
+    return (struct mcp_saved_rank){mcp_trainer_interpreter(run->trainer), rank, &run->calls,
+                                   run->backend, votes};
+}
+
+static void save(const struct run *run, const char *folder)
+{
+    const struct mcp_trainer_state state = mcp_trainer_state(run->trainer);
+    const struct mcp_checkpoint_state kept = {.step = state.step,
+                                              .updates = state.updates,
+                                              .variance_updates = state.variance_updates,
+                                              .loss_scale = state.loss_scale};
+    const struct mcp_saved_rank saved = saved_of(run);
+    CHECK(mcp_save_run(&saved, folder, &kept, &err));
+}
+
+static void load(const struct run *run, const char *folder)
+{
+    const struct mcp_saved_rank saved = saved_of(run);
+    const struct mcp_checkpoint *checkpoint = NULL;
+    struct mcp_text passed_over = mcp_text_new(run->arena);
+    CHECK(mcp_load_newest(run->arena, &saved, folder, &checkpoint, &passed_over, &err));
+    CHECK(mcp_load_rank(&saved, checkpoint, &err));
+    const struct mcp_checkpoint_state state = mcp_checkpoint_state(checkpoint);
+    mcp_trainer_go_on(run->trainer,
+                      &(struct mcp_trainer_state){.step = state.step,
+                                                  .updates = state.updates,
+                                                  .variance_updates = state.variance_updates,
+                                                  .loss_scale = state.loss_scale});
+}
+
+static void train_from(struct run *run, int first, double losses[RANKS_STEPS])
+{
+    struct mcp_step_report report;
+    for (int step = first; step < RANKS_STEPS; step++) {
+        train_step(run, step, &report);
+        losses[step] = report.loss;
+    }
+}
+
+/* Ten steps; and six of them, then four more of another run that goes on. */
+static void compare_frozen(struct mcp_cpu_world *world, const struct ranks_case *c,
+                           const char *folder, FILE *out)
+{
+    struct run whole, part, rest;
+    struct mcp_program frozen[3];
+    struct mcp_step_report report;
+    double losses[RANKS_STEPS], again[RANKS_STEPS] = {0};
+    begin_frozen(&whole, &frozen[0], c, world);
+    train_from(&whole, 0, losses);
+    end(&whole);
+    begin_frozen(&part, &frozen[1], c, world);
+    for (int step = 0; step < STOP; step++)
+        train_step(&part, step, &report);
+    save(&part, folder);
+    end(&part);
+    begin_frozen(&rest, &frozen[2], c, world);
+    load(&rest, folder);
+    train_from(&rest, STOP, again);
+    end(&rest);
+    size_t bytes = (RANKS_STEPS - STOP) * sizeof *losses;
+    tell(out, "frozen_differs", memcmp(losses + STOP, again + STOP, bytes) != 0);
+    tell(out, "frozen_has_norm", report.grad_norm > 0);
+}
+
+/* The ranks of a test have a folder of the first one's. */
+static void run_frozen(struct mcp_cpu_world *world, FILE *out)
+{
+    double number = mcp_cpu_world_rank(world) == 0 ? (double)getpid() : 0;
+    char folder[64], command[96];
+    CHECK(mcp_cpu_world_agree(world, &number, 1, '+', &err));
+    snprintf(folder, sizeof folder, "/tmp/mcpplan-frozen-%.0f", number);
+    for (int i = 0; i < NUM_FROZEN; i++)
+        if (ranks_world(&frozen_cases[i]) == mcp_cpu_world_size(world))
+            compare_frozen(world, &frozen_cases[i], folder, out);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (mcp_cpu_world_rank(world) == 0 && system(command) != 0)
+        tell(out, "frozen_left_files", 1);
+}
+
 void run_numbers(struct mcp_cpu_world *world, FILE *out)
 {
     for (int i = 0; i < NUM_EVALUATED; i++)
@@ -173,4 +292,5 @@ void run_numbers(struct mcp_cpu_world *world, FILE *out)
     for (int i = 0; i < NUM_HALVES; i++)
         if (ranks_world(&halves[i]) == mcp_cpu_world_size(world))
             compare_half(world, &halves[i], out);
+    run_frozen(world, out);
 }

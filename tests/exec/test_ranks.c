@@ -147,7 +147,10 @@ static void judge_numbers(const char *line)
                    /* forwards alone: the step's loss to the bit, and nothing else changes */
                    {"eval_differs", 0, 0},
                    {"eval_changes", 0, 0},
-                   {"eval_bytes_beyond", 0, 0}};
+                   {"eval_bytes_beyond", 0, 0},
+                   /* frozen 1-bit Adam goes on from a checkpoint to the bit */
+                   {"frozen_differs", 0, 0},
+                   {"frozen_has_norm", 1, 1}};
     char name[32];
     double value = NAN;
     bool known = false;
@@ -159,8 +162,8 @@ static void judge_numbers(const char *line)
         }
     cr_expect(known, "%s", name);
 }
-/* By world: five of each case in fp16, three of each that is evaluated. */
-static const int num_numbers[] = {[1] = 3, [2] = 15 + 6, [4] = 10 + 9, [8] = 0};
+/* By world: five of each case in fp16, three of each that is evaluated, two of 1-bit Adam. */
+static const int num_numbers[] = {[1] = 3, [2] = 15 + 6 + 4, [4] = 10 + 9 + 2, [8] = 0};
 
 /* By world: cases of 1-bit Adam, three of two ranks and three of four; five of 8 bits. */
 static const int num_bits[] = {[1] = 15, [2] = 22 + 5, [4] = 17 + 5, [8] = 0};
