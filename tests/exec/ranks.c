@@ -1,6 +1,7 @@
 /* tests/exec/ranks.c: trains the cases of one world size, each beside one rank. */
 #include "tests/exec/ranks_bits.h"
 #include "tests/exec/ranks_edits.h"
+#include "tests/exec/ranks_memory.h"
 #include "tests/exec/ranks_numbers.h"
 #include "tests/exec/ranks_places.h"
 
@@ -261,8 +262,10 @@ int main(int argc, char **argv)
     if (out != NULL)
         fprintf(out, "misplaced %d\n", misplaced);
     (ranks_full() ? run_product : run_cover)(world, all, only, out);
-    if (only < 0 && is_whole)
+    if (only < 0 && is_whole) {
         run_edits(world, out);
+        run_memory(world, out);
+    }
     if ((only < 0 && is_whole) || (only == ranks_num_cases && !ranks_full()))
         run_bits(world, out);
     if ((only < 0 && is_whole) || (only > ranks_num_cases && !ranks_full()))

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { RANKS_GPT2, RANKS_LLAMA, RANKS_MOE, RANKS_MODELS };
+enum { RANKS_GPT2, RANKS_LLAMA, RANKS_MOE, RANKS_MODELS, RANKS_DEMO = RANKS_MODELS };
 enum { RANKS_STEPS = 10 };
 
 struct ranks_case {

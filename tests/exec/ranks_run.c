@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const model_files[RANKS_MODELS] = {"tests/exec/models/gpt2-tiny.json",
-                                                      "tests/exec/models/llama-tiny.json",
-                                                      "tests/exec/models/moe-tiny.json"};
+static const char *const model_files[] = {
+    "tests/exec/models/gpt2-tiny.json", "tests/exec/models/llama-tiny.json",
+    "tests/exec/models/moe-tiny.json", [RANKS_DEMO] = "examples/demo/gpt.json"};
 
 /* --- data: each step's sequences, alike on all ranks --- */
 

@@ -73,16 +73,11 @@ static void judge_edit(const char *line)
     static const struct {
         const char *name;
         double low, high;
-    } edits[] = {{"swapped", 0, 1e-6},
-                 {"dropped", 1e-5, INFINITY},
-                 {"recompute_differs", 0, 0},
-                 {"recompute_ops", 1, INFINITY},
-                 {"zero_differs", 0, 0},
-                 {"zero_1_differs", 0, 0},
-                 {"zero_3_differs", 0, 0},
-                 {"zero_2_apart", 0, 1e-6},
-                 {"schedule_differs", 0, 0},
-                 {"recompute_bytes", -INFINITY, -1}};
+    } edits[] = {{"swapped", 0, 1e-6},        {"dropped", 1e-5, INFINITY},
+                 {"recompute_differs", 0, 0}, {"recompute_ops", 1, INFINITY},
+                 {"zero_differs", 0, 0},      {"zero_1_differs", 0, 0},
+                 {"zero_3_differs", 0, 0},    {"zero_2_apart", 0, 1e-6},
+                 {"schedule_differs", 0, 0},  {"recompute_bytes", -INFINITY, -1}};
     char name[32];
     double value = NAN;
     bool known = false;
@@ -169,8 +164,18 @@ static const int num_numbers[] = {[1] = 3, [2] = 15 + 6 + 4, [4] = 10 + 9 + 2, [
 static const int num_bits[] = {[1] = 15, [2] = 22 + 5, [4] = 17 + 5, [8] = 0};
 
 struct lines { /* that the ranks wrote */
-    int cases, legal, edits, bits, numbers, misplaced;
+    int cases, legal, edits, bits, numbers, memory, misplaced;
 };
+
+/* What training takes of the machine's memory is what was planned, within a tenth. */
+static void judge_memory(const char *line)
+{
+    char name[32];
+    double share = NAN;
+    cr_assert(sscanf(line, "memory %31s %lf", name, &share) == 2);
+    cr_expect(share > 0.9 && share < 1.1, "%s: %g of the planned bytes are resident", name, share);
+}
+static const int num_memory[] = {[1] = 1, [2] = 4, [8] = 0};
 
 static void judge_line(const char *line, int world, struct lines *count)
 {
@@ -180,6 +185,9 @@ static void judge_line(const char *line, int world, struct lines *count)
     } else if (mcp_starts_with(line, "bits")) {
         judge_bits(line);
         count->bits++;
+    } else if (mcp_starts_with(line, "memory")) {
+        judge_memory(line);
+        count->memory++;
     } else if (mcp_starts_with(line, "numbers")) {
         judge_numbers(line);
         count->numbers++;
@@ -220,6 +228,8 @@ static void check_counts(const struct lines *lines, int world)
               "not every case of bits has run");
     cr_expect(eq(int, lines->numbers, is_whole ? num_numbers[world] : 0),
               "not every case of numbers has run");
+    cr_expect(eq(int, lines->memory, is_whole ? num_memory[world] : 0),
+              "not every layout's memory was looked at");
     cr_expect(lines->cases > 0, "no case has run");
     cr_expect(eq(int, lines->misplaced, 0), "ranks are not on the cores of their places");
     if (ranks_full())

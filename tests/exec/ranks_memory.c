@@ -1,0 +1,68 @@
+/* tests/exec/ranks_memory.c: resident memory beside the planned, of a model of some size. */
+#include "tests/exec/ranks_memory.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static const struct {
+    const char *name;
+    struct ranks_case layout;
+} layouts[] = {
+    {"one",
+     {RANKS_DEMO, 1, 1, 1, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 4,
+      MCP_RECOMPUTE_NONE}},
+    {"tensor",
+     {RANKS_DEMO, 2, 1, 1, 1, 1, true, MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 4,
+      MCP_RECOMPUTE_NONE}},
+    {"context",
+     {RANKS_DEMO, 1, 2, 1, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 4,
+      MCP_RECOMPUTE_NONE}},
+    {"pipeline",
+     {RANKS_DEMO, 1, 1, 2, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 2,
+      MCP_RECOMPUTE_NONE}},
+    {"data",
+     {RANKS_DEMO, 1, 1, 1, 2, 1, false, MCP_CONTEXT_RING, 3, true, MCP_1F1B, 1, 2,
+      MCP_RECOMPUTE_NONE}},
+};
+
+/* Pages of the process that are no file's and no other process's. */
+static double resident_bytes(void)
+{
+    long long pages = 0, resident = 0, shared = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    bool known = file != NULL && fscanf(file, "%lld %lld %lld", &pages, &resident, &shared) == 3;
+    if (file != NULL)
+        fclose(file);
+    return known ? (double)(resident - shared) * (double)sysconf(_SC_PAGESIZE) : (double)NAN;
+}
+
+/* Over the planned bytes; what is furthest from 1. */
+static double share_of(struct mcp_cpu_world *world, const struct ranks_case *layout)
+{
+    struct mcp_error refused = {"a layout of memory is not legal"};
+    struct mcp_step_report report;
+    struct run run;
+    if (!plan_case(&run, layout) || !build_program(&run))
+        stop(&refused, "memory");
+    const double before = resident_bytes();
+    begin(&run, world, false, 0);
+    for (int step = 0; step < 2; step++)
+        train_step(&run, step, &report);
+    const double share = (resident_bytes() - before) / (double)report.peak_bytes;
+    double most = share, least = share;
+    CHECK(run.calls.agree(run.backend, &most, 1, '>', &err));
+    CHECK(run.calls.agree(run.backend, &least, 1, '<', &err));
+    end(&run);
+    return most - 1 > 1 - least ? most : least;
+}
+
+void run_memory(struct mcp_cpu_world *world, FILE *out)
+{
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        if (ranks_world(&layouts[i].layout) != mcp_cpu_world_size(world))
+            continue;
+        const double share = share_of(world, &layouts[i].layout);
+        if (out != NULL)
+            fprintf(out, "memory %s %.4f\n", layouts[i].name, share);
+    }
+}
