@@ -297,7 +297,7 @@ struct mcp_cuda_signs {
     float *error;
     unsigned char *signs; /* compress: output, [elements / 8] */
     float *scale;         /* compress: output */
-    const float *scalars; /* scalars[1] > 0: add_error adds nothing, errors stay */
+    const float *scalars; /* scalars[1] > 0: errors stay; signs and scale are 0 */
     int64_t elements, real;
 };
 /* error += value. Moves 12 bytes. */
