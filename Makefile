@@ -153,13 +153,13 @@ $(BUILD)/presets.o: $(BUILD)/presets.c core/preset.h $(BUILD)/flags
 define stamp
 $(shell mkdir -p $(BUILD); echo '$(2)' | cmp -s - $(BUILD)/$(1) || echo '$(2)' > $(BUILD)/$(1))
 endef
-$(call stamp,flags,$(CC) $(CPPFLAGS) $(CFLAGS))
 $(call stamp,files,$(LDFLAGS) $(LDLIBS) $(ALL_C) $(KERNELS_CU) $(KERNELS_TEST) $(PRESETS))
 $(BUILD)/planner/search.c.o: override CFLAGS += -fopenmp
 $(BUILD)/exec/cpu_%.c.o: override CFLAGS += -fopenmp
 # Loops of the kernels are made vectors for the machine that builds them. NaN and infinity
 # keep their meaning; sums are reordered only where a loop says so.
 KERNEL_CFLAGS ?= -O3 -march=native
+$(call stamp,flags,$(CC) $(CPPFLAGS) $(CFLAGS) $(KERNEL_CFLAGS) $(MPI_INCLUDES))
 $(BUILD)/exec/cpu_kernels%.c.o: override CFLAGS += $(if $(filter release,$(CONFIG)),$(KERNEL_CFLAGS)) \
   -ffp-contract=fast -fno-math-errno -fno-trapping-math
 $(BUILD)/exec/cpu_mpi.c.o: override CPPFLAGS += $(MPI_INCLUDES)

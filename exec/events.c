@@ -138,17 +138,32 @@ static void close_events(void *handle)
     mcp_arena_free(events->arena);
 }
 
+/* Two runs may begin in one second: the second one's file has a number. */
+static bool create_file(struct mcp_arena *arena, const char *folder, long long wall_s,
+                        struct mcp_events *events)
+{
+    enum { MOST = 1000 };
+    events->file = -1;
+    for (int i = 0; i < MOST && events->file < 0; i++) {
+        events->path = mcp_format(arena,
+                                  i == 0 ? "%s/events.out.tfevents.%010lld.mcpplan"
+                                         : "%s/events.out.tfevents.%010lld.mcpplan.%d",
+                                  folder, wall_s, i);
+        events->file = open(events->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+        if (events->file < 0 && errno != EEXIST)
+            break;
+    }
+    return events->file >= 0;
+}
+
 enum mcp_status mcp_events_open(struct mcp_arena *arena, const char *folder, double wall_s,
                                 struct mcp_events **out, struct mcp_error *err)
 {
     static const char version[] = "brain.Event:2";
     struct mcp_events *events = MCP_NEW(arena, struct mcp_events);
-    events->path =
-        mcp_format(arena, "%s/events.out.tfevents.%010lld.mcpplan", folder, (long long)wall_s);
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return mcp_fail(err, MCP_IO, "%s: %s", folder, strerror(errno));
-    events->file = open(events->path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    if (events->file < 0)
+    if (!create_file(arena, folder, (long long)wall_s, events))
         return mcp_fail(err, MCP_IO, "%s: %s", events->path, strerror(errno));
     events->arena = mcp_arena_new();
     events->mark = mcp_arena_mark(events->arena);

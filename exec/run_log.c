@@ -1,6 +1,7 @@
 /* exec/run_log.c: run.jsonl, line by line. */
 #include "exec/run_log.h"
 
+#include "core/file.h"
 #include "core/json.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct mcp_run_log {
@@ -171,15 +173,62 @@ static bool is_kept(const char *path, const char *line, size_t length, int64_t f
     return known && step < first_step;
 }
 
-static enum mcp_status drop_later(struct mcp_arena *arena, const char *path, int64_t first_step,
-                                  struct mcp_error *err)
+/* Where the line that ends before `end` begins. */
+static size_t line_before(const char *text, size_t end)
 {
-    struct mcp_text old, kept = mcp_text_new(arena);
-    MCP_TRY(mcp_file_read(arena, path, MCP_MAX_FILE_BYTES, &old, err));
-    for (const char *line = old.data, *end; (end = strchr(line, '\n')) != NULL; line = end + 1)
-        if (is_kept(path, line, (size_t)(end - line), first_step))
-            mcp_text_append(&kept, line, (size_t)(end - line) + 1);
-    return kept.length == old.length ? MCP_OK : mcp_file_replace(path, kept.data, kept.length, err);
+    while (end > 0 && text[end - 1] != '\n')
+        end--;
+    return end;
+}
+
+/* How much of a log stays: steps ascend, so that looking back from its end is enough. */
+static size_t length_until(const char *path, const struct mcp_file_view *view, int64_t first_step)
+{
+    const char *text = (const char *)view->data;
+    size_t end = line_before(text, view->length); /* a cut line goes */
+    while (end > 0) {
+        const size_t start = line_before(text, end - 1);
+        if (is_kept(path, text + start, end - 1 - start, first_step))
+            break;
+        end = start;
+    }
+    return end;
+}
+
+static bool is_ours(const struct mcp_file_view *view)
+{
+    static const char begins[] = "{\"step\":";
+    const size_t length = view->length < sizeof begins - 1 ? view->length : sizeof begins - 1;
+    return length == 0 || memcmp(view->data, begins, length) == 0;
+}
+
+static enum mcp_status measure(const char *path, int64_t first_step, size_t *kept,
+                               struct mcp_error *err)
+{
+    struct mcp_arena *scratch = mcp_arena_new();
+    struct mcp_file_view view;
+    enum mcp_status status = mcp_file_map(scratch, path, &view, err);
+    if (status == MCP_OK && !is_ours(&view))
+        status = mcp_fail(err, MCP_INVALID,
+                          "%s is not the metrics of a run, and would be lost: choose another "
+                          "--metrics",
+                          path);
+    *kept = status == MCP_OK ? length_until(path, &view, first_step) : 0;
+    mcp_arena_free(scratch);
+    return status;
+}
+
+/* A log may be long: what is not kept is cut off. */
+static enum mcp_status drop_later(const char *path, int64_t first_step, struct mcp_error *err)
+{
+    struct stat info;
+    size_t kept = 0;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return MCP_OK; /* none yet, or a pipe */
+    MCP_TRY(measure(path, first_step, &kept, err));
+    if (kept < (size_t)info.st_size && truncate(path, (off_t)kept) != 0)
+        return mcp_fail(err, MCP_IO, "%s: %s", path, strerror(errno));
+    return MCP_OK;
 }
 
 static void close_log(void *handle)
@@ -192,8 +241,7 @@ enum mcp_status mcp_run_log_open(struct mcp_arena *arena, const char *path, int6
 {
     struct mcp_run_log *log = MCP_NEW(arena, struct mcp_run_log);
     log->path = mcp_strdup(arena, path);
-    if (access(path, F_OK) == 0)
-        MCP_TRY(drop_later(arena, path, first_step, err));
+    MCP_TRY(drop_later(path, first_step, err));
     log->file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log->file < 0)
         return mcp_fail(err, MCP_IO, "%s: %s", path, strerror(errno));

@@ -11,7 +11,7 @@
 
 struct mcp_run_log;
 /* Opens `path` to go on from `first_step`: lines of that and later steps, and a cut one,
- * are taken out first. */
+ * are cut off first. MCP_INVALID: a file that is no such log. */
 enum mcp_status mcp_run_log_open(struct mcp_arena *arena, const char *path, int64_t first_step,
                                  struct mcp_run_log **out, struct mcp_error *err);
 enum mcp_status mcp_run_log_step(struct mcp_run_log *log, const struct mcp_step_metrics *metrics,

@@ -13,10 +13,16 @@ repeats=${REPEATS:-3}
 steps=${STEPS:-5}
 mkdir -p "$out"
 
+fail() { # NAME
+    tail -n 1 "$out/$1.log" >&2
+    echo "predict: $1 has failed" >&2
+    exit 1
+}
+
 question="--model $model --global-batch-size $batch --sequence-length $length"
 # shellcheck disable=SC2086 # words
 "$mcpplan" calibrate $question --steps "$steps" --repeats 1 -o "$out/calibration.json" \
-    > "$out/calibrate.txt" 2> /dev/null
+    > "$out/calibrate.txt" 2> "$out/calibrate.log" || fail calibrate
 "$mcpplan" data tokenize examples/text/*.txt -o "$out/tokens" > /dev/null
 ranks=$(sed -n 's/ *"gpus_per_node": \([0-9]*\),*/\1/p' "$out/calibration.json" | head -n 1)
 
@@ -42,15 +48,19 @@ seconds_of() { # a or b of a comparison, seconds
     sed -n "/^  \"$1\": {/,/^  }/s/ *\"iteration_s\": \([0-9.e-]*\),*/\1/p" "$2"
 }
 
+# Into a file: a pipe would hide a run that fails.
+: > "$out/runs.txt"
 for repeat in $(seq "$repeats"); do
     for name in $names; do
         "$mcpplan" train "$out/$name.json" --data "$out/tokens" --steps "$steps" \
-            --timeline "$out/$name.run.json" > "$out/$name.log" 2>&1
-        "$mcpplan" compare "$out/$name.json" "$out/$name.run.json" --json > "$out/$name.compare.json"
+            --timeline "$out/$name.run.json" > "$out/$name.log" 2>&1 || fail "$name"
+        "$mcpplan" compare "$out/$name.json" "$out/$name.run.json" --json \
+            > "$out/$name.compare.json" 2> "$out/$name.log" || fail "$name"
         printf '%s %s %s\n' "$name" "$(seconds_of a "$out/$name.compare.json")" \
-            "$(seconds_of b "$out/$name.compare.json")"
+            "$(seconds_of b "$out/$name.compare.json")" >> "$out/runs.txt"
     done
-done | awk '
+done
+awk '
     !($1 in predicted) { order[++count] = $1 }
     { predicted[$1] = $2; if (!($1 in least) || $3 < least[$1]) least[$1] = $3 }
     END {
@@ -66,4 +76,4 @@ done | awk '
         printf "mean absolute error %.1f %%\n", 100 * sum / count
         printf "predicted best: %s, %.1f %% from the fastest, %s\n", best,
             100 * (least[best] / least[fastest] - 1), fastest
-    }'
+    }' "$out/runs.txt"

@@ -7,16 +7,34 @@ kills=${2:-50}
 steps=60
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+train=
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 
-# Processes below PID that are ranks.
-ranks() {
+# Processes below PID.
+below() {
     for child in $(pgrep -P "$1"); do
-        grep -q mcpplan-exec "/proc/$child/comm" 2> /dev/null && echo "$child"
-        ranks "$child"
+        echo "$child"
+        below "$child"
     done
 }
+
+ranks() {
+    for process in $(below "$1"); do
+        grep -q mcpplan-exec "/proc/$process/comm" 2> /dev/null && echo "$process"
+    done
+    return 0
+}
+
+# However this ends: no process stays, no file.
+leave() {
+    for process in ${train:+$(below "$train")}; do
+        kill -9 "$process" 2> /dev/null || :
+    done
+    wait
+    rm -rf "$work"
+}
+trap leave EXIT
+trap 'exit 1' INT TERM
 
 losses() {
     sed 's/.*"step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/' "$1"
@@ -35,7 +53,7 @@ run() {
 }
 
 run whole || { tail -n 3 "$work/log"; exit 1; }
-killed=0 ended=0
+killed=0 ended=0 whole_runs=0
 while [ "$killed" -lt "$kills" ]; do
     if [ "$ended" = 1 ]; then
         rm -rf "$work/checkpoints" "$work/cut.jsonl"
@@ -50,6 +68,7 @@ while [ "$killed" -lt "$kills" ]; do
         wait $train && { echo "torture: the run outlived rank process $victim"; exit 1; }
     elif wait $train; then
         ended=1
+        whole_runs=$((whole_runs + 1))
         cmp <(losses "$work/whole.jsonl") <(losses "$work/cut.jsonl") || exit 1
     else
         tail -n 3 "$work/log"
@@ -59,4 +78,5 @@ while [ "$killed" -lt "$kills" ]; do
 done
 run cut --checkpoint-dir "$work/checkpoints" --checkpoint-every 3 --resume
 cmp <(losses "$work/whole.jsonl") <(losses "$work/cut.jsonl") || exit 1
-echo "torture: $kills ranks killed, every loss of $steps steps as without"
+echo "torture: $kills ranks killed, $whole_runs runs ended between kills, every loss of $steps" \
+    "steps as without, to the last digit"

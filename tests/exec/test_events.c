@@ -61,6 +61,29 @@ Test(events, buckets_hold_their_values)
             }
 }
 
+/* None of three runs that begin in one second writes over another. */
+Test(events, of_one_second)
+{
+    static const char *const names[] = {"", ".1", ".2"};
+    struct mcp_arena *arena = mcp_arena_new();
+    char folder[] = "/tmp/mcp-test-events-XXXXXX";
+    struct mcp_error err = {0};
+    cr_assert(ne(ptr, mkdtemp(folder), NULL));
+    for (int i = 0; i < 3; i++) {
+        struct mcp_events *events;
+        cr_assert(eq(int, mcp_events_open(arena, folder, 7.25, &events, &err), MCP_OK), "%s",
+                  err.text);
+        cr_expect(eq(int, mcp_events_flush(events, 8, i, &err), MCP_OK));
+    }
+    for (int i = 0; i < 3; i++)
+        cr_expect(eq(int,
+                     unlink(mcp_format(arena, "%s/events.out.tfevents.0000000007.mcpplan%s", folder,
+                                       names[i])),
+                     0));
+    cr_expect(eq(int, rmdir(folder), 0));
+    mcp_arena_free(arena);
+}
+
 Test(events, a_folder_that_cannot_be)
 {
     struct mcp_arena *arena = mcp_arena_new();

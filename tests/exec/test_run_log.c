@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct mcp_arena *arena;
@@ -110,6 +111,44 @@ Test(run_log, a_cut_line_goes, .init = set_up, .fini = tear_down)
     cr_assert(eq(int, truncate(path, (off_t)text.length - 20), 0));
     log_steps(2, 4);
     expect_steps(4);
+}
+
+/* Somebody's file under that name stays as it is; a device is written to. */
+Test(run_log, files_of_others, .init = set_up, .fini = tear_down)
+{
+    static const char *const texts[] = {"notes to keep\n", "{\"loss\":1}\n", "\n"};
+    struct mcp_run_log *log;
+    struct mcp_text text;
+    struct mcp_error err = {0};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        cr_assert(eq(int, mcp_file_replace(path, texts[i], strlen(texts[i]), &err), MCP_OK));
+        cr_expect(eq(int, mcp_run_log_open(arena, path, 0, &log, &err), MCP_INVALID));
+        cr_expect(ne(ptr, strstr(err.text, "is not the metrics of a run"), NULL), "%s", err.text);
+        cr_assert(eq(int, mcp_file_read(arena, path, 1 << 20, &text, &err), MCP_OK));
+        cr_expect(eq(str, text.data, (char *)(void *)(uintptr_t)texts[i]));
+    }
+    cr_expect(eq(int, mcp_run_log_open(arena, "/dev/null", 0, &log, &err), MCP_OK));
+    cr_assert(eq(int, mcp_run_log_open(arena, "/dev/full", 0, &log, &err), MCP_OK));
+    const struct mcp_step_metrics metrics = step_of(0);
+    cr_expect(eq(int, mcp_run_log_step(log, &metrics, NULL, 0, &err), MCP_IO));
+    cr_expect(eq(str, err.text, "/dev/full: No space left on device"));
+}
+
+/* More than fits what is read whole elsewhere: holes in place of lines. */
+Test(run_log, a_long_log, .init = set_up, .fini = tear_down)
+{
+    struct mcp_run_log *log;
+    struct mcp_error err = {0};
+    log_steps(0, 1);
+    cr_assert(eq(int, truncate(path, (off_t)MCP_MAX_FILE_BYTES + 100), 0));
+    FILE *file = fopen(path, "a");
+    cr_assert(ne(ptr, file, NULL));
+    fputs("\n{\"step\":5}\n{\"step\":6}\n{\"step\":7}\n{\"st", file);
+    fclose(file);
+    cr_assert(eq(int, mcp_run_log_open(arena, path, 7, &log, &err), MCP_OK), "%s", err.text);
+    struct stat info;
+    cr_assert(eq(int, stat(path, &info), 0));
+    cr_expect(eq(i64, (int64_t)info.st_size, (int64_t)MCP_MAX_FILE_BYTES + 100 + 1 + 11 + 11));
 }
 
 Test(run_log, nowhere_to_write)
