@@ -16,15 +16,11 @@ static enum mcp_status read_name(struct mcp_context *ctx, const char *name,
     for (int s = 0; s < MCP_CUSTOM; s++) {
         if (!mcp_same(name, mcp_schedule_names[s]))
             continue;
-        if (s == MCP_DUALPIPE_V)
-            return mcp_fail(&ctx->err, MCP_USAGE,
-                            "--schedule: no order of %s is made here; give its rows as FILE.csv",
-                            name);
         args->schedules |= 1u << s;
         return MCP_OK;
     }
     const char *nearest = mcp_nearest(name, mcp_schedule_names, MCP_CUSTOM);
-    struct mcp_choice all = {-1, mcp_schedule_names, MCP_DUALPIPE_V};
+    struct mcp_choice all = {-1, mcp_schedule_names, MCP_CUSTOM};
     return mcp_fail(&ctx->err, MCP_USAGE,
                     "--schedule: unknown schedule \"%s\"%s%s; it is auto, FILE.csv, or some of %s",
                     mcp_printable(ctx->arena, name), nearest ? ", did you mean " : "",

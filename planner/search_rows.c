@@ -22,11 +22,8 @@ bool mcp_search_order(const struct mcp_rows_order *order, struct mcp_plan *plan,
     *bounded = fits && problem.bound_ns > order->cutoff_ns;
     if (fits && !*bounded && lacks_rows(plan)) {
         struct mcp_error unused;
-        struct mcp_schedule_row *rows =
-            MCP_ARRAY(order->arena, plan->pipeline_parallel, struct mcp_schedule_row);
         problem.synthesis.max_work = MCP_SEARCH_ROWS_WORK;
-        fits = mcp_synthesize(order->arena, &problem.synthesis, rows, NULL, &unused) == MCP_OK;
-        plan->rows = fits ? rows : NULL;
+        fits = mcp_rows_make(order->arena, &problem, plan, &unused) == MCP_OK;
     }
     mcp_arena_free(scratch);
     return fits && !*bounded;

@@ -538,6 +538,8 @@ static const struct rule rules[] = {
     {"schedule_fits_virtual_stages", "virtual_stages", offsetof(struct mcp_plan, virtual_stages),
      mcp_hold_schedule, mcp_say_schedule, NULL},
     RULE("interleaving_needs_whole_groups", virtual_stages, groups, NULL),
+    {"dualpipe_fills_pipeline", "pipeline_parallel", offsetof(struct mcp_plan, pipeline_parallel),
+     mcp_hold_dualpipe, mcp_say_dualpipe, NULL},
     RULE("microbatches_within_limit", virtual_stages, slots, NULL),
     RULE("expert_parallel_divides_experts", expert_parallel, experts, expert_parallel_legal),
     RULE("expert_parallel_divides_ranks", expert_parallel, expert_ranks, expert_parallel_legal),

@@ -42,6 +42,9 @@ const char *mcp_say_rank_map(struct mcp_arena *arena, const struct ask *ask, int
 /* step/legal_schedule.c. */
 bool mcp_hold_schedule(const struct ask *ask, int v);
 const char *mcp_say_schedule(struct mcp_arena *arena, const struct ask *ask, int v);
+/* DualPipeV's own order begins with 2 microbatches a rank. */
+bool mcp_hold_dualpipe(const struct ask *ask, int p);
+const char *mcp_say_dualpipe(struct mcp_arena *arena, const struct ask *ask, int p);
 bool mcp_hold_named_rows(const struct ask *ask, int p);
 const char *mcp_say_named_rows(struct mcp_arena *arena, const struct ask *ask, int p);
 bool mcp_hold_rows(const struct ask *ask, int p);

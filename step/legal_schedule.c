@@ -32,6 +32,28 @@ const char *mcp_say_schedule(struct mcp_arena *arena, const struct ask *ask, int
                       mcp_schedule_names[schedule], v, nearest);
 }
 
+/* Where the microbatches can be counted: other rules say so where not. */
+bool mcp_hold_dualpipe(const struct ask *ask, int p)
+{
+    const struct mcp_plan *plan = ask->plan;
+    int64_t each;
+    if (plan->schedule != MCP_DUALPIPE_V || plan->rows != NULL || p == 1 || p > MCP_MAX_PIPELINE ||
+        !mcp_multiply(plan->data_parallel, plan->microbatch_size, &each) ||
+        ask->job->global_batch_size % each != 0)
+        return true;
+    return ask->job->global_batch_size / each >= mcp_dualpipe_v_least_microbatches(p);
+}
+
+const char *mcp_say_dualpipe(struct mcp_arena *arena, const struct ask *ask, int p)
+{
+    int64_t m = mcp_num_microbatches(ask->plan, ask->job);
+    return mcp_format(arena,
+                      "schedule dualpipe-v on pipeline_parallel=%d needs %d microbatches or more, "
+                      "there are %lld; nearest legal %lld",
+                      p, mcp_dualpipe_v_least_microbatches(p), (long long)m,
+                      (long long)(m / 2 > 1 ? m / 2 : 1));
+}
+
 bool mcp_hold_named_rows(const struct ask *ask, int p)
 {
     (void)p;

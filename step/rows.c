@@ -2,6 +2,8 @@
 #include "step/rows.h"
 
 #include "step/estimate_parts.h"
+#include "step/pipeline_bound.h"
+#include "step/schedule.h"
 
 static int64_t busy_ns(const struct mcp_slot_price *slot)
 {
@@ -107,24 +109,55 @@ static int64_t working_bytes(const struct mcp_plan *plan, const struct mcp_stage
     return most;
 }
 
-bool mcp_schedule_is_made(enum mcp_schedule schedule)
+/* From prices, within what the schedule's name stands for. */
+static bool is_synthesised(enum mcp_schedule schedule)
 {
     return schedule == MCP_ZB_V || schedule == MCP_V_HALF || schedule == MCP_V_MIN;
 }
 
-/* Rows that are not made here keep what they keep. */
+bool mcp_schedule_is_made(enum mcp_schedule schedule)
+{
+    return is_synthesised(schedule) || schedule == MCP_DUALPIPE_V;
+}
+
+/* Rows that are not synthesised keep what they keep. */
 static int64_t bound_ns(struct mcp_arena *arena, struct mcp_synthesis synthesis,
                         const struct mcp_plan *plan, const struct mcp_stage *priced,
                         const int64_t *room_bytes)
 {
     int64_t *limit = MCP_ARRAY(arena, plan->pipeline_parallel, int64_t);
     for (int r = 0; r < plan->pipeline_parallel; r++) {
-        limit[r] = mcp_schedule_is_made(plan->schedule) ? synthesis.limit_bytes[r] : INT64_MAX;
+        limit[r] = is_synthesised(plan->schedule) ? synthesis.limit_bytes[r] : INT64_MAX;
         if (room_bytes != NULL)
             limit[r] = smaller(limit[r], room_bytes[r] + working_bytes(plan, priced, r));
     }
     synthesis.limit_bytes = limit;
     return mcp_synthesis_bound_ns(&synthesis);
+}
+
+/* DualPipeV has whole backwards too, which may take less than their parts. */
+static int64_t any_order_ns(struct mcp_arena *arena, const struct mcp_plan *plan, int m,
+                            const struct mcp_stage *priced)
+{
+    int count = plan->pipeline_parallel * plan->virtual_stages;
+    struct mcp_slot_price *prices[MCP_NUM_PASSES];
+    for (int pass = 0; pass < MCP_NUM_PASSES; pass++)
+        prices[pass] = MCP_ARRAY(arena, count, struct mcp_slot_price);
+    for (int k = 0; k < count; k++) {
+        prices[MCP_PASS_FORWARD][k] = priced[k].forward;
+        prices[MCP_PASS_BACKWARD][k] = priced[k].backward;
+        prices[MCP_PASS_BACKWARD_INPUT][k] = priced[k].backward_input;
+        prices[MCP_PASS_BACKWARD_WEIGHT][k] = priced[k].backward_weight;
+    }
+    const struct mcp_pipeline pipeline = {.pipeline_parallel = plan->pipeline_parallel,
+                                          .virtual_stages = plan->virtual_stages,
+                                          .num_microbatches = m,
+                                          .forward = prices[MCP_PASS_FORWARD],
+                                          .backward = prices[MCP_PASS_BACKWARD],
+                                          .backward_input = prices[MCP_PASS_BACKWARD_INPUT],
+                                          .backward_weight = prices[MCP_PASS_BACKWARD_WEIGHT],
+                                          .placement = mcp_plan_placement(plan)};
+    return mcp_pipeline_bound_ns(arena, &pipeline, NULL);
 }
 
 struct mcp_rows_problem mcp_rows_problem(struct mcp_arena *arena, struct mcp_pricer *pricer,
@@ -149,27 +182,55 @@ struct mcp_rows_problem mcp_rows_problem(struct mcp_arena *arena, struct mcp_pri
         problem.synthesis.limit_bytes = NULL;
         return problem;
     }
-    problem.bound_ns = bound_ns(arena, problem.synthesis, plan, priced, room) +
+    int m = problem.synthesis.num_microbatches;
+    problem.bound_ns = (plan->schedule == MCP_DUALPIPE_V
+                            ? any_order_ns(arena, plan, m, priced)
+                            : bound_ns(arena, problem.synthesis, plan, priced, room)) +
                        largest_update_ns(plan, priced) + mcp_step_fixed_ns(pricer, plan);
     for (int r = 0; r < p && room != NULL; r++)
         limit[r] = smaller(limit[r], room[r]);
     return problem;
 }
 
+static enum mcp_status make_dualpipe_v(struct mcp_arena *arena, int m, const struct mcp_plan *plan,
+                                       struct mcp_schedule_row *rows, struct mcp_error *err)
+{
+    int p = plan->pipeline_parallel, least = mcp_dualpipe_v_least_microbatches(p);
+    if (m < least)
+        return mcp_fail(err, MCP_INVALID,
+                        "schedule dualpipe-v on pipeline_parallel=%d needs %d microbatches or "
+                        "more, there are %d",
+                        p, least, m);
+    for (int r = 0; r < p; r++)
+        rows[r] = mcp_dualpipe_v_row(arena, p, m, r);
+    return MCP_OK;
+}
+
+enum mcp_status mcp_rows_make(struct mcp_arena *arena, const struct mcp_rows_problem *problem,
+                              struct mcp_plan *plan, struct mcp_error *err)
+{
+    const struct mcp_synthesis *synthesis = &problem->synthesis;
+    struct mcp_schedule_row *rows =
+        MCP_ARRAY(arena, plan->pipeline_parallel, struct mcp_schedule_row);
+    if (plan->schedule == MCP_DUALPIPE_V)
+        MCP_TRY(make_dualpipe_v(arena, synthesis->num_microbatches, plan, rows, err));
+    else
+        MCP_TRY(mcp_synthesize(arena, synthesis, rows, NULL, err));
+    plan->rows = rows;
+    return MCP_OK;
+}
+
 enum mcp_status mcp_plan_make_rows(struct mcp_arena *arena, struct mcp_pricer *pricer,
                                    struct mcp_plan *plan, struct mcp_error *err)
 {
     struct mcp_arena *scratch = mcp_arena_new();
-    struct mcp_rows_problem problem = mcp_rows_problem(scratch, pricer, plan, false);
-    struct mcp_schedule_row *rows =
-        MCP_ARRAY(arena, plan->pipeline_parallel, struct mcp_schedule_row);
+    bool unlimited = plan->schedule == MCP_DUALPIPE_V; /* its order is one, whatever fits */
+    struct mcp_rows_problem problem = mcp_rows_problem(scratch, pricer, plan, unlimited);
     enum mcp_status status =
         problem.synthesis.limit_bytes != NULL
-            ? mcp_synthesize(arena, &problem.synthesis, rows, NULL, err)
+            ? mcp_rows_make(arena, &problem, plan, err)
             : mcp_fail(err, MCP_INFEASIBLE,
                        "not even one microbatch fits the memory of each stage");
-    if (status == MCP_OK)
-        plan->rows = rows;
     mcp_arena_free(scratch);
     return status;
 }

@@ -21,11 +21,16 @@ struct mcp_rows_problem {
 struct mcp_rows_problem mcp_rows_problem(struct mcp_arena *arena, struct mcp_pricer *pricer,
                                          const struct mcp_plan *plan, bool unlimited);
 
-/* ZB-V, V-half and V-min: rows are made here. Of DualPipeV and custom they are given. */
+/* ZB-V, V-half and V-min, whose rows follow from prices, and DualPipeV, whose order is
+ * stated (step/schedule.h): rows are made here. Of custom they are given. */
 bool mcp_schedule_is_made(enum mcp_schedule schedule);
 
 /* Sets plan->rows, in `arena`. Only of a schedule that is made.
- * MCP_INFEASIBLE where limit_bytes cannot even hold a microbatch. */
+ * MCP_INFEASIBLE where limit_bytes cannot even hold a microbatch; MCP_INVALID where
+ * DualPipeV has too few microbatches. */
+/* The same for a problem of that plan which is at hand: limit_bytes and max_work are its. */
+enum mcp_status mcp_rows_make(struct mcp_arena *arena, const struct mcp_rows_problem *problem,
+                              struct mcp_plan *plan, struct mcp_error *err);
 enum mcp_status mcp_plan_make_rows(struct mcp_arena *arena, struct mcp_pricer *pricer,
                                    struct mcp_plan *plan, struct mcp_error *err);
 

@@ -10,7 +10,17 @@
  *
  * Zero bubble (Qi et al. 2023) splits the backward: ZB-H1 is 1F1B with the weight
  * gradient of microbatch i after the input gradient of i + r on rank r; ZB-H2 has
- * 2(p-1-r) warm-up forwards and i + 2r. The rest of both comes at the end. */
+ * 2(p-1-r) warm-up forwards and i + 2r. The rest of both comes at the end.
+ *
+ * DualPipeV (DeepSeek-AI 2025, github.com/deepseek-ai/DualPipe, after DeepSeek-V3's DualPipe,
+ * arXiv 2412.19437 section 3.2.1): two chunks a rank in V placement, a forward of one beside a
+ * backward of the other. DualPipe is the same with two copies: on 2p ranks, of which r holds
+ * stages r and 2p-1-r, microbatches enter from both ends, and what rank r does for those from
+ * one end rank 2p-1-r does for those from the other. So either half is a DualPipeV of p ranks
+ * and half the microbatches, and both are replicas of each other: the two copies' gradients
+ * meet in the data groups. Twice a stage's weights a rank, 2p + 1 microbatches of a chunk
+ * kept, and for equal stages a bubble of (p-1)(F&B + B - 3W), F&B a forward and a backward
+ * side by side. Messages between both halves are left out. */
 #ifndef MCP_STEP_SCHEDULE_H
 #define MCP_STEP_SCHEDULE_H
 
@@ -27,6 +37,14 @@ struct mcp_schedule_row mcp_plan_row(struct mcp_arena *arena, const struct mcp_p
  * waits for ever, or awaits messages in another order than they are sent in. NULL: they can. */
 const char *mcp_rows_fault(struct mcp_arena *arena, const struct mcp_plan *plan,
                            int num_microbatches);
+
+/* The row of `rank` under DualPipeV, in the arena; of no fewer microbatches than 2 p. */
+struct mcp_schedule_row mcp_dualpipe_v_row(struct mcp_arena *arena, int pipeline_parallel,
+                                           int num_microbatches, int rank);
+static inline int mcp_dualpipe_v_least_microbatches(int pipeline_parallel)
+{
+    return 2 * pipeline_parallel;
+}
 
 struct mcp_schedule_shape {
     int pipeline_parallel, virtual_stages, num_microbatches;

@@ -50,12 +50,9 @@ static bool has_rows(struct force *f, struct mcp_arena *scratch, struct mcp_plan
     if (!mcp_schedule_is_made(plan->schedule))
         return true;
     struct mcp_rows_problem problem = mcp_rows_problem(scratch, f->pricer, plan, false);
-    struct mcp_schedule_row *rows =
-        MCP_ARRAY(scratch, plan->pipeline_parallel, struct mcp_schedule_row);
     problem.synthesis.max_work = MCP_SEARCH_ROWS_WORK;
-    plan->rows = rows;
     return problem.synthesis.limit_bytes != NULL &&
-           mcp_synthesize(scratch, &problem.synthesis, rows, NULL, &err) == MCP_OK;
+           mcp_rows_make(scratch, &problem, plan, &err) == MCP_OK;
 }
 
 static void estimate(struct force *f, const struct attempt *a)

@@ -2,6 +2,7 @@
 #include "tests/step/random_plan.h"
 
 #include "core/preset.h"
+#include "step/schedule.h"
 #include "step/synthesis.h"
 
 #include <assert.h>
@@ -413,6 +414,15 @@ static void make_rows(struct mcp_arena *arena, struct dice *dice, int m, struct 
     plan->rows = rows;
 }
 
+static void take_dualpipe_rows(struct mcp_arena *arena, int m, struct mcp_plan *plan)
+{
+    int p = plan->pipeline_parallel;
+    struct mcp_schedule_row *rows = MCP_ARRAY(arena, p, struct mcp_schedule_row);
+    for (int r = 0; r < p; r++)
+        rows[r] = mcp_dualpipe_v_row(arena, p, m, r);
+    plan->rows = rows;
+}
+
 static bool draw_plan(struct mcp_arena *arena, struct dice *dice, enum mcp_schedule last,
                       struct random_plan *out)
 {
@@ -429,6 +439,8 @@ static bool draw_plan(struct mcp_arena *arena, struct dice *dice, enum mcp_sched
                  draw_chunks(arena, dice, &out->model, &out->plan);
     if (legal && out->plan.schedule == MCP_CUSTOM)
         draw_rows(arena, dice, m, &out->plan);
+    else if (legal && out->plan.schedule == MCP_DUALPIPE_V)
+        take_dualpipe_rows(arena, m, &out->plan);
     else if (legal && !mcp_schedule_has_generator(out->plan.schedule))
         make_rows(arena, dice, m, &out->plan);
     legal = legal && mcp_legal(arena, &out->question, &out->plan, &refusals);

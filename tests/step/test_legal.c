@@ -177,6 +177,9 @@ ParameterizedTestParameters(legal, rules)
          .says = "there are 9; nearest legal 8"},
         {"groups of p, too few", .p = 4, .v = 2, .batch = 2,
          .rules = "interleaving_needs_whole_groups", .says = "there are 2; nearest legal 4"},
+        {"DualPipeV half full", .p = 4, .v = 2, .batch = 6, .schedule = MCP_DUALPIPE_V,
+         .rules = "dualpipe_fills_pipeline schedule_has_rows",
+         .says = "needs 8 microbatches or more, there are 6; nearest legal 3"},
         {"data over batch", .d = 6, .batch = 64, .rules = "data_parallel_divides_batch",
          .says = "data_parallel=6 x microbatch_size=1 = 6 does not divide global_batch_size=64; "
                  "nearest legal data_parallel=4"},

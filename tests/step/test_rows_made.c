@@ -45,15 +45,15 @@ static void judge(struct mcp_arena *arena, const struct random_plan *drawn, stru
 
 Test(rows_made, fit_and_take_no_less_than_their_bound)
 {
-    static const enum mcp_schedule schedules[] = {MCP_ZB_H1, MCP_ZB_H2, MCP_ZB_V, MCP_V_HALF,
-                                                  MCP_V_MIN};
+    static const enum mcp_schedule schedules[] = {MCP_ZB_H1,  MCP_ZB_H2, MCP_ZB_V,
+                                                  MCP_V_HALF, MCP_V_MIN, MCP_DUALPIPE_V};
     struct tally tally = {0};
     for (uint64_t seed = 1; seed <= 250; seed++) {
         struct mcp_arena *arena = mcp_arena_new();
         struct random_plan drawn;
         random_plan_draw(arena, seed, &drawn);
         struct mcp_plan plan = drawn.plan;
-        plan.schedule = schedules[seed % 5];
+        plan.schedule = schedules[seed % 6];
         plan.virtual_stages = mcp_schedule_placement(plan.schedule) == MCP_PLACEMENT_V ? 2 : 1;
         plan.rows = NULL;
         const char *rule = mcp_illegal_rule(&drawn.question, &plan);
