@@ -95,6 +95,7 @@ static enum mcp_status simulate(struct mcp_context *ctx, const struct mcp_sim_ar
         mcp_sim_play(ctx->arena, &played->question, &played->file.program, &played->options,
                      &result);
     add_last_terms(ctx->arena, played, &view);
+    MCP_TRY(mcp_sim_death_play(ctx, args, played, &view));
     return show(ctx, args, pricer, &view);
 }
 
@@ -109,7 +110,8 @@ static const char examples[] =
     "mcpplan sim plan.json --noise 0.02 --seed 7\n"
     "mcpplan sim plan.json --collective-algorithm fastest\n"
     "mcpplan sim plan.json --slow-rank 3:1.2 --slow-link infiniband:2@3\n"
-    "mcpplan sim plan.json --dead-link infiniband@3\n";
+    "mcpplan sim plan.json --dead-link infiniband@3\n"
+    "mcpplan sim plan.json --fail-rank 3@2.5s\n";
 
 static bool parse(struct mcp_context *ctx, struct mcp_sim_args *args, int argc, char **argv)
 {
@@ -150,6 +152,11 @@ static bool parse(struct mcp_context *ctx, struct mcp_sim_args *args, int argc, 
         {"dead-link", MCP_OPT_STRING, &args->dead_link,
          "TIER: the tier is gone, its traffic takes the next one's links; TIER@RANK: one rank's, "
          "which then uses a neighbour's, if it has one"},
+        {"fail-rank", MCP_OPT_STRING, &args->fail_rank,
+         "RANK@TIME: one rank dies so long after the step's begin (3@2.5s); who waits from when "
+         "on"},
+        {"failure-timeout", MCP_OPT_STRING, &args->failure_timeout,
+         "after which a rank gives up waiting"},
     };
     const struct mcp_usage usage = {
         .command = "sim",
@@ -165,15 +172,27 @@ static bool parse(struct mcp_context *ctx, struct mcp_sim_args *args, int argc, 
     return mcp_options_parse(ctx, &usage, argc, argv);
 }
 
+/* The plan's, and DualPipe with two copies. */
+static const char *const *schedule_names(struct mcp_arena *arena)
+{
+    const char **names = MCP_ARRAY(arena, MCP_DUALPIPE_TWICE + 1, const char *);
+    for (int s = 0; s < MCP_NUM_SCHEDULES; s++)
+        names[s] = mcp_schedule_names[s];
+    names[MCP_DUALPIPE_TWICE] = "dualpipe";
+    return names;
+}
+
 enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv)
 {
-    struct mcp_sim_args args = {.seed = 1,
-                                .level = {-1, level_names, 2},
-                                .schedule = {-1, mcp_schedule_names, MCP_NUM_SCHEDULES},
-                                .optimizer = {-1, mcp_optimizer_names, MCP_NUM_OPTIMIZERS},
-                                .phase = {-1, mcp_phase_names, MCP_NUM_PHASES},
-                                .collective_algorithm = {-1, mcp_collective_algorithm_names,
-                                                         MCP_NUM_COLLECTIVE_ALGORITHMS}};
+    struct mcp_sim_args args = {
+        .seed = 1,
+        .failure_timeout = "10min",
+        .level = {-1, level_names, 2},
+        .schedule = {-1, schedule_names(ctx->arena), MCP_DUALPIPE_TWICE + 1},
+        .optimizer = {-1, mcp_optimizer_names, MCP_NUM_OPTIMIZERS},
+        .phase = {-1, mcp_phase_names, MCP_NUM_PHASES},
+        .collective_algorithm = {-1, mcp_collective_algorithm_names,
+                                 MCP_NUM_COLLECTIVE_ALGORITHMS}};
     struct mcp_sim_case *played;
     if (!parse(ctx, &args, argc, argv))
         return ctx->status;

@@ -62,14 +62,37 @@ static enum mcp_status spread(struct mcp_context *ctx, int virtual_stages,
     return MCP_OK;
 }
 
+/* DualPipe of p ranks, each with stages r and p - 1 - r: its halves are replicas. */
+static enum mcp_status fold_dualpipe(struct mcp_context *ctx, struct mcp_plan *plan)
+{
+    int p = plan->pipeline_parallel, d = plan->data_parallel;
+    if (p % 2 != 0 || p < 4 || plan->virtual_stages != 1 || plan->stage_pool != NULL)
+        return mcp_fail(
+            &ctx->err, MCP_INVALID,
+            "--schedule dualpipe has stages r and p - 1 - r on rank r: it needs an even "
+            "pipeline_parallel of 4 or more (here %d), virtual_stages=1 (here %d) and "
+            "GPUs of one kind",
+            p, plan->virtual_stages);
+    plan->pipeline_parallel = p / 2;
+    plan->data_parallel = 2 * d;
+    plan->virtual_stages = 2;
+    mcp_note("dualpipe holds the weights twice and reduces both copies' gradients together: played "
+             "as its halves are, dualpipe-v with pipeline_parallel=%d, data_parallel=%d",
+             p / 2, 2 * d);
+    return MCP_OK;
+}
+
 /* The same plan under another schedule; V placement has two chunks on each rank. */
-static enum mcp_status reschedule(struct mcp_context *ctx, enum mcp_schedule schedule,
-                                  struct mcp_plan_file *out)
+static enum mcp_status reschedule(struct mcp_context *ctx, int asked, struct mcp_plan_file *out)
 {
     struct mcp_plan *plan = &out->plan;
     struct mcp_refusals refusals = {0};
+    bool twice = asked == MCP_DUALPIPE_TWICE;
+    enum mcp_schedule schedule = twice ? MCP_DUALPIPE_V : (enum mcp_schedule)asked;
     if (!mcp_legal(ctx->arena, &out->question, plan, &refusals))
         return MCP_OK; /* what is wrong with it is said later */
+    if (twice)
+        MCP_TRY(fold_dualpipe(ctx, plan));
     bool folded = mcp_plan_placement(plan) == MCP_PLACEMENT_V;
     bool folds = mcp_schedule_placement(schedule) == MCP_PLACEMENT_V;
     plan->schedule = schedule;
@@ -96,8 +119,7 @@ static enum mcp_status change(struct mcp_context *ctx, const struct mcp_plan_cha
                                &ctx->err));
     MCP_TRY(
         mcp_switch_placement(ctx->arena, changes->placement, &out->cluster, &out->plan, &ctx->err));
-    return changes->schedule >= 0 ? reschedule(ctx, (enum mcp_schedule)changes->schedule, out)
-                                  : MCP_OK;
+    return changes->schedule >= 0 ? reschedule(ctx, changes->schedule, out) : MCP_OK;
 }
 
 enum mcp_status mcp_plan_file_load(struct mcp_context *ctx, const char *path,

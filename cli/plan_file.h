@@ -17,6 +17,10 @@ struct mcp_plan_file {
     struct mcp_program program;
 };
 
+/* After the plan's schedules: DualPipe with two copies of the weights, which is played as the
+ * DualPipeV of half the ranks that it is (step/schedule.h). */
+enum { MCP_DUALPIPE_TWICE = MCP_NUM_SCHEDULES };
+
 /* What is to be otherwise than the file says; see cli/switches.h. */
 struct mcp_plan_changes {
     int schedule, optimizer, phase;  /* enums of the plan and the job; -1: as it says */

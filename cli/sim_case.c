@@ -253,7 +253,7 @@ static const char *why_data_parallel(const struct mcp_plan *plan)
         return "data-parallel transfers, entry by entry: those of one virtual stage go beside the "
                "microbatches of the others, where the planner counts one microbatch";
     return "data-parallel transfers, entry by entry: the first gather and the last reduction have "
-           "little to hide beside, and a message need not wait for a reduction";
+           "little to hide beside, and a transfer goes on while its rank waits";
 }
 
 enum mcp_status mcp_sim_case_make(struct mcp_context *ctx, const struct mcp_sim_args *args,

@@ -11,6 +11,7 @@ struct mcp_sim_args {
     double noise;
     int64_t seed, max_spans;
     const char *slow_rank, *slow_link, *dead_link, *ranks;
+    const char *fail_rank, *failure_timeout;
     struct mcp_choice optimizer, phase;
     const char *overlap, *placement;
     struct mcp_choice level, schedule, collective_algorithm;
@@ -35,6 +36,11 @@ enum mcp_status mcp_sim_case_make(struct mcp_context *ctx, const struct mcp_sim_
 /* A rank of the plan, in decimal. MCP_USAGE. */
 enum mcp_status mcp_sim_rank_read(struct mcp_context *ctx, const struct mcp_plan *plan,
                                   const char *text, int *out);
+
+/* --fail-rank: plays the step in which it dies (sim_death.c). view->death stays NULL where none
+ * is asked for. MCP_USAGE, MCP_INVALID: it outlives the step. */
+enum mcp_status mcp_sim_death_play(struct mcp_context *ctx, const struct mcp_sim_args *args,
+                                   const struct mcp_sim_case *played, struct mcp_sim_view *view);
 
 /* Plays op by op and writes --timeline and --trace (sim_files.c). */
 enum mcp_status mcp_sim_files_play(struct mcp_context *ctx, const struct mcp_sim_args *args,

@@ -145,6 +145,8 @@ void mcp_sim_view_text(struct mcp_text *out, const struct mcp_style *style,
 {
     write_answer(out, style, view);
     write_difference(out, style, view);
+    if (view->death != NULL)
+        mcp_sim_death_text(out, style, view);
     write_time(out, style, view);
     mcp_sim_gantt_text(out, style, view);
     write_memory(out, style, view);
@@ -225,6 +227,10 @@ struct mcp_json *mcp_sim_view_json(struct mcp_arena *arena, const struct mcp_sim
     mcp_json_set_int(json, "pipelines_played", result->num_cells);
     put_inputs(mcp_json_set_object(json, "inputs"), view);
     put_difference(arena, mcp_json_set_object(json, "planner"), view);
+    if (view->death != NULL)
+        mcp_sim_death_json(mcp_json_set_object(json, "failure"), view);
+    else
+        mcp_json_set_null(json, "failure");
     struct mcp_json *stages = mcp_json_set_array(json, "stages");
     for (int s = 0; s < result->num_stages; s++)
         put_stage(mcp_json_add_object(stages), view, s);

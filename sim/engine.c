@@ -1,6 +1,7 @@
 /* sim/engine.c: plays pipelines of ranks, entry by entry. */
-#include "sim/sim.h"
+#include "sim/failure.h"
 
+#include "core/mesh.h"
 #include "sim/steps.h"
 #include "sim/unequal.h"
 
@@ -39,6 +40,8 @@ struct play {
     int cell;           /* the pipeline at hand */
     struct rank *ranks; /* [classes] */
     int64_t worst_ns;
+    const struct mcp_sim_failure *failure; /* of a rank of this stage; NULL: none */
+    int dead_stage;
     struct mcp_sim_result *out;
 };
 
@@ -163,6 +166,14 @@ static bool run_step(struct play *play, int class, struct rank *rank,
     return true;
 }
 
+/* Is the step beyond what its rank lives to end? What a compute step awaits besides delays its end
+ * further: the next step sees that. */
+static bool dies_before(const struct play *play, int class, const struct mcp_sim_step *step)
+{
+    return play->failure != NULL && class == play->dead_stage &&
+           play->ranks[class].now_ns + step->time_ns + step->alone_ns > play->failure->at_ns;
+}
+
 /* As far as the rank comes with the messages it has; true when it moved. */
 static bool run_rank(struct play *play, int class)
 {
@@ -176,7 +187,9 @@ static bool run_rank(struct play *play, int class)
             rank->stretch = mcp_sim_stretch_of(&play->unequal, play->cell, class, rank->slot);
         }
         for (; rank->step < play->steps->lists[list].num_steps; rank->step++) {
-            if (!run_step(play, class, rank, mcp_sim_step_at(&play->unequal, play->cell, class, list, rank->step)))
+            const struct mcp_sim_step *step =
+                mcp_sim_step_at(&play->unequal, play->cell, class, list, rank->step);
+            if (dies_before(play, class, step) || !run_step(play, class, rank, step))
                 return moved;
             moved = true;
             play->out->events++;
@@ -248,10 +261,10 @@ static void keep_times(struct play *play, int64_t end_ns)
     }
 }
 
-static void play_pipeline(struct play *play)
+/* Until none can go on. */
+static void run_ranks(struct play *play)
 {
     int p = play->program->num_classes;
-    int64_t end_ns = 0;
     for (int c = 0; c < p; c++)
         reset_rank(play, c);
     for (bool moved = true; moved;) {
@@ -259,6 +272,13 @@ static void play_pipeline(struct play *play)
         for (int c = 0; c < p; c++)
             moved |= run_rank(play, c);
     }
+}
+
+static void play_pipeline(struct play *play)
+{
+    int p = play->program->num_classes;
+    int64_t end_ns = 0;
+    run_ranks(play);
     for (int c = 0; c < p; c++) {
         assert(play->ranks[c].slot == play->program->classes[c].num_slots);
         end_ns = larger(end_ns, end_rank(play, c));
@@ -309,4 +329,23 @@ void mcp_sim_play(struct mcp_arena *arena, const struct mcp_question *question,
     if (options->slow_port >= 0)
         steps->slow = mcp_sim_steps_new(arena, options->slow_links, program);
     mcp_sim_play_steps(arena, steps, options, out);
+}
+
+int mcp_sim_play_failure(struct mcp_arena *arena, const struct mcp_question *question,
+                         const struct mcp_program *program, const struct mcp_sim_failure *failure,
+                         struct mcp_sim_stop *stops)
+{
+    const struct mcp_sim_options options = mcp_sim_options_default();
+    struct mcp_sim_steps *steps = mcp_sim_steps_new(arena, question, program);
+    struct mcp_sim_result result;
+    struct play play = {.steps = steps, .program = program, .failure = failure, .out = &result};
+    play.dead_stage = mcp_mesh_coordinate(&program->plan, failure->rank).pipeline;
+    make_room(arena, &play);
+    mcp_sim_unequal_of(arena, steps, &options, &play.unequal);
+    run_ranks(&play);
+    for (int c = 0; c < program->num_classes; c++)
+        stops[c] =
+            (struct mcp_sim_stop){c == play.dead_stage ? failure->at_ns : play.ranks[c].now_ns,
+                                  play.ranks[c].slot, program->classes[c].num_slots};
+    return play.dead_stage;
 }

@@ -62,11 +62,16 @@ ParameterizedTestParameters(cli, schedule)
          "left out 1 SEND_F, 1 RECV_F"},
         {"no such name", {PLAN, "--schedule=zbv", "~"}, MCP_USAGE, "", "did you mean zb-v"},
         {"an empty name", {PLAN, "--schedule=1f1b,", "~"}, MCP_USAGE, "", "unknown schedule \"\""},
-        {"no order of it",
-         {PLAN, "--schedule=dualpipe-v", "~"},
+        {"DeepSeek's",
+         {PLAN, "--schedule=dualpipe-v", "--pipeline-parallel=2", "--json", "~"},
+         MCP_OK,
+         "\"dualpipe-v\"",
+         ""},
+        {"DualPipe with two copies is that",
+         {PLAN, "--schedule=dualpipe", "~"},
          MCP_USAGE,
          "",
-         "no order of dualpipe-v is made here"},
+         "did you mean dualpipe-v"},
         {"other degrees than the file's",
          {PLAN, "--schedule", "@", "--pipeline-parallel=4", "~"},
          MCP_INVALID,
@@ -110,6 +115,11 @@ ParameterizedTestParameters(cli, schedule_played)
          "\"zb-h2\"",
          "spread evenly over virtual_stages=1"},
         {"op by op", {"sim", "@", "--level=op", "--json", "~"}, MCP_OK, "\"zb-v\"", ""},
+        {"too few stages for two copies",
+         {"sim", "@", "--schedule=dualpipe", "~"},
+         MCP_INVALID,
+         "",
+         "pipeline_parallel of 4 or more (here 2)"},
         {"no rows of it", {"sim", "@", "--schedule=custom", "~"}, MCP_INVALID, "", "rows"},
     };
     return cr_make_param_array(struct child_case, cases, sizeof cases / sizeof *cases);
@@ -124,5 +134,25 @@ ParameterizedTest(struct child_case *c, cli, schedule_played)
     cr_assert(eq(int, child.status, 0), "%s", child.err);
     mcp_arena_free(child.arena);
     child_check(c, path);
+    unlink(path);
+}
+
+/* 1F1B on four stages, as DualPipe. */
+Test(cli, dualpipe_is_played_as_its_half)
+{
+    static char words[][WORD] = {
+        PLAN, "--schedule=1f1b", "--pipeline-parallel=4", "--microbatch-size=1", "-o", "@", "~"};
+    static struct child_case played = {"two copies",
+                                       {"sim", "@", "--schedule=dualpipe", "--json", "~"},
+                                       MCP_OK,
+                                       "\"dualpipe-v\"",
+                                       "pipeline_parallel=2, data_parallel=2"};
+    char path[TEMPORARY_PATH];
+    struct child child = {.arena = mcp_arena_new()};
+    child_write_file(path, "", 0);
+    child_run(&child, words, path);
+    cr_assert(eq(int, child.status, 0), "%s", child.err);
+    mcp_arena_free(child.arena);
+    child_check(&played, path);
     unlink(path);
 }
