@@ -8,11 +8,6 @@ static bool is_expert(struct mcp_operand at)
     return at.space == MCP_SPACE_LAYER && at.index % 2 == 1;
 }
 
-static unsigned axes_of(bool expert)
-{
-    return expert ? (unsigned)MCP_EXPERT_DATA : (unsigned)MCP_DATA | MCP_CONTEXT;
-}
-
 static int64_t between(int64_t value, int64_t least, int64_t most)
 {
     return value < least ? least : value > most ? most : value;
@@ -28,7 +23,8 @@ struct mcp_share mcp_share_of(const struct mcp_launch *launch, struct mcp_operan
         (s.first > 0 && s.first == mcp_flat_first(launch->type, MCP_FLAT_TABLE)))
         s.kind = MCP_FLAT_TABLE;
     s.sharded = s.shard < s.elements;
-    s.member = mcp_group_index(&launch->rank->program->plan, axes_of(expert), launch->rank->rank);
+    s.member =
+        mcp_group_index(&launch->rank->program->plan, mcp_reduce_axes(expert), launch->rank->rank);
     s.own_first = s.sharded ? s.member * s.shard : 0;
     s.own = between(s.elements - s.own_first, 0, s.shard);
     return s;
@@ -56,7 +52,8 @@ struct mcp_view mcp_cleared_view(const struct mcp_launch *launch)
 
 int mcp_reducing_ranks(const struct mcp_launch *launch)
 {
-    return mcp_group_size(&launch->rank->program->plan, axes_of(is_expert(launch->op->reads[0])));
+    return mcp_group_size(&launch->rank->program->plan,
+                          mcp_reduce_axes(is_expert(launch->op->reads[0])));
 }
 
 static bool is_duplicate(const struct mcp_layer_type *type, enum mcp_flat flat)
@@ -160,7 +157,7 @@ struct mcp_span mcp_span_of(const struct mcp_launch *launch, struct mcp_operand 
     struct mcp_span s = {.elements = d[0]};
     if (d[5] > 1)
         s.first = d[0] * mcp_group_index(&launch->rank->program->plan,
-                                         axes_of(error.index % 2 == 1), launch->rank->rank);
+                                         mcp_reduce_axes(error.index % 2 == 1), launch->rank->rank);
     s.real = between(d[4] - s.first, 0, s.elements);
     return s;
 }

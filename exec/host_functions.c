@@ -2,6 +2,7 @@
 #include "exec/host_functions.h"
 
 #include "exec/flats.h"
+#include "step/batch.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,11 +11,11 @@ void mcp_batch_ids(const struct mcp_launch *launch, int32_t *out)
 {
     const struct mcp_layer_facts *facts = &launch->type->facts;
     const struct mcp_batch *batch = launch->rank->batch;
-    const struct mcp_plan *plan = &launch->rank->program->plan;
-    int64_t first = ((int64_t)launch->microbatch * plan->data_parallel + launch->rank->at.data) *
-                    facts->microbatch_size;
+    const struct mcp_rank *rank = launch->rank;
     for (int64_t b = 0; b < facts->microbatch_size; b++) {
-        const int32_t *ids = batch->sequence(batch->context, first + b);
+        const int64_t index =
+            mcp_microbatch_sequence(rank->program, rank->rank, launch->microbatch, b);
+        const int32_t *ids = batch->sequence(batch->context, index);
         for (int64_t i = 0; i < facts->sequence_local; i++)
             *out++ = ids[mcp_position_of(launch, i) + launch->op->dims[2]];
     }

@@ -34,11 +34,6 @@ float mcp_init_normal(uint64_t key, int64_t x)
 
 /* --- places --- */
 
-static unsigned shard_axes(enum mcp_flat flat)
-{
-    return flat == MCP_FLAT_EXPERT ? (unsigned)MCP_EXPERT_DATA : (unsigned)MCP_DATA | MCP_CONTEXT;
-}
-
 static enum mcp_flat flat_of(const struct mcp_layer_type *type, const struct mcp_op *adam)
 {
     struct mcp_operand state = adam->writes[1];
@@ -97,7 +92,8 @@ static void place_of(const struct mcp_interpreter *interpreter, const struct mcp
     out->flat = flat_of(type, adam);
     out->elements = adam->dims[2];
     out->dtype = weights->dtype;
-    int index = mcp_group_index(&program->plan, shard_axes(out->flat), rank->rank);
+    int index =
+        mcp_group_index(&program->plan, mcp_reduce_axes(out->flat == MCP_FLAT_EXPERT), rank->rank);
     out->index = index;
     bool cut = adam->dims[0] < out->elements;
     out->first = cut ? smaller(index * adam->dims[0], out->elements) : 0;

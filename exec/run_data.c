@@ -10,16 +10,15 @@ static int64_t vocabulary_of(const struct mcp_program *program)
     return size;
 }
 
-/* Sequences of a step's batch that the rank may read: those of its data rank. */
+/* Sequences of a step's batch that the rank may read. */
 static int64_t *own_sequences(struct mcp_arena *arena, const struct mcp_program *program, int rank,
                               int64_t *count)
 {
-    const struct mcp_plan *plan = &program->plan;
-    int64_t b = plan->microbatch_size, own = mcp_mesh_coordinate(plan, rank).data;
-    *count = program->num_microbatches * b;
+    const int64_t each = mcp_microbatch_sequences(program);
+    *count = program->num_microbatches * each;
     int64_t *indices = MCP_ARRAY(arena, *count, int64_t);
     for (int64_t i = 0; i < *count; i++)
-        indices[i] = (i / b * plan->data_parallel + own) * b + i % b;
+        indices[i] = mcp_microbatch_sequence(program, rank, (int)(i / each), i % each);
     return indices;
 }
 

@@ -46,21 +46,6 @@ struct mcp_train_options mcp_train_options_default(void)
                                       .loss_scale_window = 2000};
 }
 
-int64_t mcp_batch_sequences(const struct mcp_program *program)
-{
-    const struct mcp_plan *plan = &program->plan;
-    return (int64_t)program->num_microbatches * plan->microbatch_size * plan->data_parallel;
-}
-
-int64_t mcp_sequence_tokens(const struct mcp_program *program)
-{
-    int64_t tokens = 0;
-    for (int t = 0; t < program->num_types; t++)
-        if (program->types[t].facts.sequence_length > tokens)
-            tokens = program->types[t].facts.sequence_length;
-    return tokens;
-}
-
 /* Where gradients of activations can overflow, or vanish. */
 static bool stores_fp16(const struct mcp_program *program)
 {
@@ -139,11 +124,11 @@ static enum mcp_status find_first_bad(struct mcp_trainer *trainer, bool is_good,
     return MCP_OK;
 }
 
-/* Ranks have the loss of their own tokens, and those of a tensor group the same one. */
+/* Ranks have the loss of their own tokens, some of them of the same ones. */
 static enum mcp_status agree_on_loss(struct mcp_trainer *trainer, int *first_bad,
                                      struct mcp_error *err)
 {
-    double loss = trainer->rank.outputs.loss / trainer->rank.program->plan.tensor_parallel;
+    double loss = trainer->rank.outputs.loss / mcp_loss_copies(trainer->rank.program);
     const bool is_good = isfinite(loss);
     MCP_TRY(trainer->calls->agree(trainer->backend, &loss, 1, '+', err));
     trainer->rank.outputs.loss = loss;

@@ -7,6 +7,7 @@
 #define MCP_EXEC_TRAIN_H
 
 #include "exec/interpret.h"
+#include "step/batch.h"
 
 enum mcp_decay { MCP_DECAY_CONSTANT, MCP_DECAY_LINEAR, MCP_DECAY_COSINE, MCP_NUM_DECAYS };
 extern const char *const mcp_decay_names[MCP_NUM_DECAYS];
@@ -58,8 +59,8 @@ struct mcp_step_report { /* alike on all ranks but for seconds */
     double bubble_frac, exposed_comm_frac; /* means over ranks; step/account.h */
     int64_t peak_bytes;                    /* that live at once on this rank, as planned */
     bool skipped;
-    bool scaled_down;   /* a smaller loss scale may mend it: the step is tried with less */
-    bool evaluated; /* set by the trainer's owner, as eval_loss: on data of its own */
+    bool scaled_down; /* a smaller loss scale may mend it: the step is tried with less */
+    bool evaluated;   /* set by the trainer's owner, as eval_loss: on data of its own */
     double eval_loss;
     int first_bad_rank; /* whose own loss was not finite; -1: none's */
 };
@@ -88,8 +89,5 @@ enum mcp_status mcp_trainer_evaluate(struct mcp_trainer *trainer, const struct m
 
 const struct mcp_interpreter *mcp_trainer_interpreter(const struct mcp_trainer *trainer);
 const struct mcp_rank *mcp_trainer_rank(const struct mcp_trainer *trainer);
-/* Of the program's whole batch. */
-int64_t mcp_batch_sequences(const struct mcp_program *program);
-int64_t mcp_sequence_tokens(const struct mcp_program *program);
 
 #endif

@@ -1,6 +1,8 @@
 /* exec/transfer.c: where the elements of a transfer lie. */
 #include "exec/transfer.h"
 
+#include "step/weights.h"
+
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -29,8 +31,8 @@ int mcp_neighbour(int members, int member, int delta)
 static void pick_shard(const struct mcp_launch *launch, struct mcp_transfer *t)
 {
     const struct mcp_op *op = launch->op;
-    int index = mcp_group_index(&launch->rank->program->plan, (unsigned)MCP_DATA | MCP_CONTEXT,
-                                launch->rank->rank);
+    int index =
+        mcp_group_index(&launch->rank->program->plan, mcp_reduce_axes(false), launch->rank->rank);
     int64_t skip = smaller(index * op->dims[0], op->dims[4]);
     t->elements = smaller(op->dims[0], op->dims[4] - skip);
     t->from += skip * mcp_transfer_size(t);

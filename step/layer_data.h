@@ -14,8 +14,6 @@ struct part { /* one flat buffer of a layer's weights: step/weights.h */
 };
 enum { MCP_MAX_PARTS = 4 };
 
-/* Dense weights are reduced over data x context, experts over their complement. */
-unsigned mcp_reduce_axes(bool expert);
 /* Of two layer buffers that stand side by side, the part's. */
 int mcp_part_index(const struct part *part, int dense_index);
 struct mcp_ref mcp_part_buffer(const struct part *part, int dense_index);

@@ -35,6 +35,10 @@ enum mcp_flat {
     MCP_NUM_FLATS
 };
 
+/* The group over which gradients are reduced and states are sharded: of dense weights data x
+ * context, of experts' their complement. */
+unsigned mcp_reduce_axes(bool expert);
+
 /* Which flat buffer a part belongs to, how many elements that has, and how many of them
  * are replicated over the tensor group (they come first). */
 enum mcp_flat mcp_weight_flat(const struct mcp_weight *weight);

@@ -32,7 +32,7 @@ door() {
 }
 
 list=$(mktemp)
-trap 'rm -f "$list"' EXIT
+trap 'rm -f "$list" "$list.code"' EXIT
 
 layer core 'core'
 layer step 'core|step'
@@ -59,12 +59,18 @@ door '\b(malloc|calloc|realloc|free)\(' 'core/arena\.c'
 door '\b(atoi|atol|atof|strcpy|strcat|sprintf|strtok|gets)\(' '-'
 door '\b(printf|fprintf|puts|fputs|putchar|perror|exit|_Exit|abort)\(' 'core/arena\.c|cli/[a-z_]*\.c|exec/main_[a-z]*\.c'
 
-# The executor runs programs and knows nothing of what they are made from: no layer, degree,
-# recompute, ZeRO stage or schedule.
-grep -HnE 'zero_stage|reshard|sequence_parallel|virtual_stages|plan(->|\.)schedule|MCP_RECOMPUTE|recompute|MCP_KIND_|layer_kind' \
-    exec/interpret.[ch] exec/cpu_backend.[ch] exec/cpu_transfer.[ch] exec/train.[ch] \
-    exec/init.[ch] 2> /dev/null | grep -vE ':[0-9]+: ?(/\*| \*)' > "$list"
-offence "exec/ knows no layer, degree, recompute, ZeRO stage or schedule" < "$list"
+# The executor runs programs and knows nothing of what they are made from: no layer, recompute,
+# ZeRO stage or schedule.
+knowing() { # PATTERN, files on standard input
+    xargs -r grep -HnE "$1" | grep -vE ':[0-9]+: *(/\*| \*)' > "$list"
+}
+sources exec | knowing 'zero_stage|reshard|sequence_parallel|virtual_stages|plan(->|\.)schedule|MCP_RECOMPUTE|recompute|MCP_KIND_|layer_kind'
+offence "exec/ knows no layer, recompute, ZeRO stage or schedule" < "$list"
+# Nor any degree, but for what makes whole tensors of ranks' shards, and kernels' arguments.
+sources exec | grep -vE '^exec/(init|names|flats|hugging_face[a-z_]*|shapes|views|(cpu|cuda)_kernels[a-z_]*|cuda_launch[a-z_]*)\.[ch]$' |
+    knowing '\b(tensor|data|context|pipeline|expert)_parallel\b'
+grep -vE 'mcp_fail|"[^"]*_parallel[^"]*"' "$list" > "$list.code"
+offence "above kernels exec/ knows no degree: the program does" < "$list.code"
 
 sources core step topologies planner sim exec reports cli tests | xargs -r wc -l |
     awk '$2 != "total" && $1 > 600 {print $2 ": " $1 " lines"}' > "$list"
