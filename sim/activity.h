@@ -42,6 +42,16 @@ void mcp_sim_use_ports(struct mcp_sim_activity *activity, const struct mcp_sim_p
 void mcp_sim_use_route(struct mcp_sim_activity *activity, const struct mcp_sim_shape *shape,
                        int peer);
 
+/* Whose port a flow's link is, and in which tier. */
+static inline int mcp_sim_link_class(int link)
+{
+    return link / (2 * MCP_MAX_TIERS);
+}
+static inline int mcp_sim_link_tier(int link)
+{
+    return link / 2 % MCP_MAX_TIERS;
+}
+
 struct mcp_sim_activities;
 struct mcp_sim_activities *mcp_sim_activities_new(struct mcp_arena *arena, int num_classes,
                                                   bool shared_links);

@@ -174,6 +174,20 @@ static bool overfills(const struct mcp_sim_block *block, int64_t start_ns, int t
     return load > MCP_SIM_FULL_LINK;
 }
 
+static void find_port_ends(struct mcp_sim_block *block)
+{
+    for (int i = 0; i < block->num_ops; i++) {
+        int64_t at_ns = block->ops[i].alone_ns;
+        for (int p = 0; p < block->ops[i].num_phases; p++) {
+            const struct mcp_sim_phase *phase = &block->ops[i].phases[p];
+            at_ns += phase->fixed_ns + phase->shared_ns;
+            for (int tier = 0; tier < MCP_MAX_TIERS; tier++)
+                if (phase->shape.loads[tier] > 0 && at_ns > block->ports_ns[tier])
+                    block->ports_ns[tier] = at_ns;
+        }
+    }
+}
+
 static bool meets_itself(const struct mcp_sim_block *block)
 {
     for (int i = 0; i < block->num_ops; i++) {
@@ -205,6 +219,7 @@ static void make_block(struct mcp_sim_blocks *blocks, const struct mcp_pricing *
     join_ops(blocks->arena, block, out);
     out->host_ns = mcp_to_ns(launches * each);
     find_starts(out);
+    find_port_ends(out);
     out->meets_itself = meets_itself(out);
 }
 

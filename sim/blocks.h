@@ -38,8 +38,9 @@ struct mcp_sim_block {
     struct mcp_sim_op *ops;
     int *after; /* ops that wait for one, by first_after */
     int64_t host_ns;
-    int64_t alone_ns;  /* until all of it has ended, launches included */
-    bool meets_itself; /* its own transfers ask more of a port than that has */
+    int64_t alone_ns;                /* until all of it has ended, launches included */
+    int64_t ports_ns[MCP_MAX_TIERS]; /* until its transfers need the tier's port no more */
+    bool meets_itself;               /* its own transfers ask more of a port than that has */
 };
 
 /* [class's pool][type][role] of `steps`; made when first asked for. */

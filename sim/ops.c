@@ -175,11 +175,16 @@ static int peer_of(const struct mcp_sim_ops_play *play, int c, int side)
     return (c + (side ? 1 : p - 1)) % p;
 }
 
-/* Both ends' ports are in use while `change` messages more are under way. */
-static void count_message(struct mcp_sim_ops_play *play, int c, int side, int change)
+/* On the ports of both ends. */
+static void count_message(struct mcp_sim_ops_play *play, const struct mcp_sim_flow *flow,
+                          int change)
 {
-    play->ranks[c].messages += change;
-    play->ranks[peer_of(play, c, side)].messages += change;
+    for (int i = 0; i < flow->num_links; i++) {
+        int class = mcp_sim_link_class(flow->links[i]), tier = mcp_sim_link_tier(flow->links[i]);
+        play->ranks[class].messages[tier] += change;
+        if (change > 0)
+            mcp_sim_ops_unfold(play, class, tier);
+    }
 }
 
 /* `part_ns` of the message, of which its latency comes first. */
@@ -198,8 +203,7 @@ static void start_message(struct mcp_sim_ops_play *play, int c, enum mcp_sim_act
     activity.shared_ns = part_ns - activity.fixed_ns;
     activity.sent_ns = play->ranks[c].step_start_ns;
     mcp_sim_use_route(&activity, &shape, peer_of(play, c, step->side));
-    count_message(play, c, step->side, 1);
-    mcp_sim_ops_unfold(play, peer_of(play, c, step->side));
+    count_message(play, &activity.flow, 1);
     mcp_sim_start(play->activities, &activity);
 }
 
@@ -209,7 +213,7 @@ static void end_near(struct mcp_sim_ops_play *play, const struct mcp_sim_activit
     struct mcp_sim_rank *rank = &play->ranks[c];
     const struct mcp_sim_step *step = step_of(play, c);
     int64_t time_ns = mcp_sim_ops_now(play) - activity->start_ns;
-    count_message(play, c, step->side, -1);
+    count_message(play, &activity->flow, -1);
     rank->busy_s += mcp_sim_seconds(time_ns);
     rank->cost_s[MCP_COST_PIPELINE] += mcp_sim_seconds(time_ns);
     rank->comm_s[MCP_COST_PIPELINE] += mcp_sim_seconds(step->time_ns + step->delay_ns);
@@ -232,7 +236,7 @@ static void end_far(struct mcp_sim_ops_play *play, const struct mcp_sim_activity
     int to = peer_of(play, activity->class, activity->index % 2);
     struct mcp_sim_mail *mail = &play->ranks[to].mail[activity->index / 2];
     int64_t now = mcp_sim_ops_now(play);
-    count_message(play, activity->class, activity->index % 2, -1);
+    count_message(play, &activity->flow, -1);
     mail->items[mail->posted++] =
         (struct mcp_sim_message){activity->sent_ns, now, now - activity->start_ns};
     play->out->events++;

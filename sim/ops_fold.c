@@ -3,7 +3,10 @@
 
 static bool has_ports_to_itself(const struct mcp_sim_rank *rank)
 {
-    return rank->messages == 0 && rank->moved == rank->queued && !rank->block->meets_itself;
+    for (int tier = 0; tier < MCP_MAX_TIERS; tier++)
+        if (rank->messages[tier] > 0 && rank->block->ports_ns[tier] > 0)
+            return false;
+    return rank->moved == rank->queued && !rank->block->meets_itself;
 }
 
 /* What else may come to its ports is messages alone, which unfold it: data transfers are
@@ -44,12 +47,12 @@ static void catch_up(struct mcp_sim_rank *rank, int64_t elapsed_ns)
     }
 }
 
-void mcp_sim_ops_unfold(const struct mcp_sim_ops_play *play, int c)
+void mcp_sim_ops_unfold(const struct mcp_sim_ops_play *play, int c, int tier)
 {
     struct mcp_sim_rank *rank = &play->ranks[c];
     const struct mcp_sim_block *block = rank->block;
     int64_t elapsed_ns = mcp_sim_ops_now(play) - rank->step_start_ns;
-    if (!play->options->shared_links || !rank->folded || elapsed_ns >= block->alone_ns)
+    if (!play->options->shared_links || !rank->folded || elapsed_ns >= block->ports_ns[tier])
         return;
     rank->folded = false;
     mcp_sim_drop_block(play->activities, c);

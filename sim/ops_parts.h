@@ -34,9 +34,9 @@ struct mcp_sim_rank {
     const struct mcp_sim_block *block;
     int *left_before; /* [largest block] */
     int ops_left;
-    bool folded;      /* one event stands for all of its ops */
-    int messages;     /* under way, in and out */
-    int64_t extra_ns; /* by which shared links slowed its slowest transfer */
+    bool folded;                 /* one event stands for all of its ops */
+    int messages[MCP_MAX_TIERS]; /* under way on the tier, in and out */
+    int64_t extra_ns;            /* by which shared links slowed its slowest transfer */
     enum mcp_cost extra_cost;
     /* data stream: first in, first out */
     struct mcp_sim_transfer *queue; /* [transfers of the class] */
@@ -87,8 +87,8 @@ void mcp_sim_ops_end_activity(struct mcp_sim_ops_play *play,
 
 /* Blocks as one event each (ops_fold.c). May the rank's block at hand be one? Then starts it. */
 bool mcp_sim_ops_fold(const struct mcp_sim_ops_play *play, int c);
-/* A folded block of the rank, if it has one at work, goes on op by op. */
-void mcp_sim_ops_unfold(const struct mcp_sim_ops_play *play, int c);
+/* A message comes to the rank's port: a folded block that still needs it goes on op by op. */
+void mcp_sim_ops_unfold(const struct mcp_sim_ops_play *play, int c, int tier);
 
 /* Where all ops of the block have ended before the host has launched them. */
 void mcp_sim_ops_await_launches(const struct mcp_sim_ops_play *play, int c);
