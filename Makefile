@@ -127,7 +127,7 @@ $(BUILD)/cuda/%.cu.o: %.cu $(BUILD)/flags
 	$(Q)$(NVCC) -std=c++17 -O3 -I. $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
 	  -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH)) \
 	  -Xptxas -v,-warn-spills -Werror all-warnings -MMD -MP -c -o $@ $< 2> $@.log || { cat $@.log; exit 1; }
-$(BUILD)/mcpplan-exec-cuda: $(BUILD)/cuda/exec/main_cuda.c.o $(CUDA_OBJ) $(BUILD)/libmcpplan.a $(BUILD)/files
+$(BUILD)/mcpplan-exec-cuda: $(BUILD)/cuda/exec/main_cuda.c.o $(BUILD)/exec/main_shared.c.o $(CUDA_OBJ) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(CUDA_LIBS) $(LDLIBS)
 # What the tests open in the place of NVIDIA's library.

@@ -9,6 +9,12 @@ std::vector<kit_test> &kit_tests()
     return tests;
 }
 
+std::vector<kit_test> &kit_faults()
+{
+    static std::vector<kit_test> faults;
+    return faults;
+}
+
 static void fail(const std::string &text)
 {
     if (failures++ < 20)
@@ -17,7 +23,7 @@ static void fail(const std::string &text)
 
 static std::string text_of(const char *format, va_list arguments)
 {
-    char text[400];
+    char text[2400];
     vsnprintf(text, sizeof text, format, arguments);
     return text;
 }
@@ -156,8 +162,18 @@ constexpr int first_order = MCP_SHIM_SHUFFLED;
 constexpr int first_order = MCP_SHIM_ASCENDING;
 #endif
 
+static int run_fault(const char *name)
+{
+    for (const kit_test &fault : kit_faults())
+        if (strcmp(fault.name, name) == 0)
+            fault.run();
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 2)
+        return run_fault(argv[2]);
     static const char *const names[] = {"ascending", "descending", "shuffled"};
     const char *begins = argc > 1 ? argv[1] : "";
     const int orders = MCP_SHIM_SHUFFLED + 1 - first_order;

@@ -20,15 +20,16 @@ struct kit_test {
     void (*run)();
 };
 std::vector<kit_test> &kit_tests();
+std::vector<kit_test> &kit_faults(); /* kernels that end their process: kernels fault NAME */
 struct kit_registered {
-    kit_registered(const char *name, void (*run)())
+    kit_registered(std::vector<kit_test> &where, const char *name, void (*run)())
     {
-        kit_tests().push_back({name, run});
+        where.push_back({name, run});
     }
 };
 #define TEST(name)                                                                                 \
     static void test_##name();                                                                     \
-    static const kit_registered registered_##name(#name, test_##name);                             \
+    static const kit_registered registered_##name(kit_tests(), #name, test_##name);                \
     static void test_##name()
 
 /* The test goes on; at most a few are printed. */

@@ -1,22 +1,20 @@
 /* tests/cuda/ranks_cuda.c: the layouts of tests/exec on the CUDA backend: ranks are threads on
  * a fake GPU each, and every step runs its streams in another order.
  *
- *     ranks FILE [CASE]
+ *     ranks FILE [CASE | NAME]
  *
- * writes a line a case: its number, how far its losses are from those of one rank on CPUs, the
- * first loss and the last. */
-#include "exec/cuda_backend.h"
-#include "exec/cuda_runtime.h"
-#include "tests/cuda/fake/engine.h"
-#include "tests/exec/ranks_run.h"
+ * writes a line a case: its number, how far its losses and gradients' norms are from those of one
+ * rank on CPUs, and its last loss; then, or first, what drops of waits do (ranks_drops.c), of
+ * one plan by NAME. */
+#include "tests/cuda/ranks_world.h"
 
-#include <pthread.h>
-#include <stdio.h>
+#include <math.h>
 
-enum { MAX_RANKS = 4, STREAMS = MCP_NUM_STREAMS };
+/* Enough for a gradient to move a weight, and for the new weights' loss. */
+enum { SHORT = 2, ORDERS = 10 };
 
 /* Step by step: orders as such, then each stream of the program held back. */
-static const struct fake_policy policies[RANKS_STEPS] = {
+static const struct fake_policy policies[ORDERS] = {
     {.order = FAKE_FIFO, .lazy = true},
     {.order = FAKE_TRANSFERS_LAST},
     {.order = FAKE_TRANSFERS_FIRST, .lazy = true},
@@ -29,107 +27,85 @@ static const struct fake_policy policies[RANKS_STEPS] = {
     {.order = FAKE_FIFO},
 };
 
-struct world {
-    const struct run *planned; /* with its program; every rank has a copy */
-    int ranks;
-    struct mcp_nccl_id id;
-    pthread_barrier_t step;
-    double losses[RANKS_STEPS]; /* rank 0's */
+struct training {
+    int number, steps;
+    double losses[RANKS_STEPS], norms[RANKS_STEPS]; /* rank 0's */
 };
 
-struct member {
-    struct world *world;
-    int rank;
-};
-
-static void begin_rank(struct run *run, const struct world *world, int rank)
+static void live(struct world *world, struct run *run, int rank)
 {
-    const struct mcp_cuda_options options = {.timed = true};
-    const struct mcp_train_options train = train_options(run);
-    struct mcp_nccl_world *nccl;
-    run->calls = mcp_cuda_backend;
-    CHECK(mcp_cuda_choose(rank, &err));
-    CHECK(mcp_nccl_world_open(run->arena, &world->id, rank, world->ranks, 60, &nccl, &err));
-    CHECK(mcp_cuda_backend_open(run->arena, nccl, &run->program, &options, &run->backend, &err));
-    CHECK(mcp_trainer_new(run->arena, &run->program, rank, &run->calls, run->backend, &run->batch,
-                          &train, &run->trainer, &err));
-}
-
-static void *live(void *argument)
-{
-    const struct member *member = argument;
-    struct world *world = member->world;
-    struct run run = *world->planned;
+    struct training *training = world->context;
     struct mcp_step_report report;
-    run.arena = mcp_arena_new();
-    begin_rank(&run, world, member->rank);
-    for (int step = 0; step < RANKS_STEPS; step++) {
-        pthread_barrier_wait(&world->step);
-        if (member->rank == 0)
-            fake_set_policy(&policies[step]);
+    begin_training(run, rank);
+    for (int step = 0; step < training->steps; step++) {
+        pthread_barrier_wait(&world->barrier);
+        if (rank == 0)
+            fake_set_policy(&policies[(training->number * SHORT + step) % ORDERS]);
         fake_join(world->ranks);
-        train_step(&run, step, &report);
+        train_step(run, step, &report);
         fake_leave();
-        if (member->rank == 0)
-            world->losses[step] = report.loss;
+        if (rank == 0) {
+            training->losses[step] = report.loss;
+            training->norms[step] = report.grad_norm;
+        }
     }
-    pthread_barrier_wait(&world->step);
-    end(&run);
-    return NULL;
-}
-
-static void train_all(struct world *world)
-{
-    struct member members[MAX_RANKS];
-    pthread_t threads[MAX_RANKS];
-    fake_begin(world->ranks, (size_t)1 << 31);
-    pthread_barrier_init(&world->step, NULL, (unsigned)world->ranks);
-    CHECK(mcp_nccl_make_id(&world->id, &err));
-    for (int i = 0; i < world->ranks; i++) {
-        members[i] = (struct member){world, i};
-        pthread_create(&threads[i], NULL, live, &members[i]);
-    }
-    for (int i = 0; i < world->ranks; i++)
-        pthread_join(threads[i], NULL);
-    pthread_barrier_destroy(&world->step);
-    int left = fake_end();
-    if (left != 0)
-        fprintf(stderr, "ranks: %d objects of the GPU were left behind\n", left);
 }
 
 /* What one rank makes of a model on a CPU. */
 struct reference {
     bool made;
-    double losses[RANKS_STEPS];
+    double losses[RANKS_STEPS], norms[RANKS_STEPS];
 };
 
-static const double *reference_of(struct mcp_cpu_world *cpu, struct reference *all, int model)
+static const struct reference *reference_of(struct mcp_cpu_world *cpu, struct reference *all,
+                                            int model)
 {
-    const struct ranks_case alone = {
-        model,            1, 1,     1,        1, 1, false,
-        MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 1, MCP_RECOMPUTE_NONE};
+    const struct ranks_case alone = {model,    1,
+                                     1,        1,
+                                     1,        1,
+                                     false,    MCP_CONTEXT_RING,
+                                     0,        false,
+                                     MCP_1F1B, 1,
+                                     1,        MCP_RECOMPUTE_NONE};
+    struct mcp_step_report report;
     struct run run;
     if (!all[model].made) {
         all[model].made = plan_case(&run, &alone);
         build_program(&run);
         begin(&run, cpu, true, 0);
-        train_losses(&run, all[model].losses);
+        for (int step = 0; step < RANKS_STEPS; step++) {
+            train_step(&run, step, &report);
+            all[model].losses[step] = report.loss;
+            all[model].norms[step] = report.grad_norm;
+        }
         end(&run);
     }
-    return all[model].losses;
+    return &all[model];
 }
 
-static void run_case(int number, const double *want, FILE *out)
+/* The largest relative difference of the first `count`; what NaN fails. */
+static double apart(const double *a, const double *b, int count)
+{
+    double worst = 0;
+    for (int i = 0; i < count; i++)
+        if (!(fabs(a[i] - b[i]) <= worst * fabs(b[i])))
+            worst = fabs(a[i] - b[i]) / fabs(b[i]);
+    return worst;
+}
+
+static void run_case(int number, int steps, const struct reference *want, FILE *out)
 {
     struct run run;
-    struct world world = {.planned = &run, .ranks = ranks_world(&ranks_cases[number])};
+    struct training got = {.number = number, .steps = steps};
+    struct world world = {
+        .planned = &run, .ranks = ranks_world(&ranks_cases[number]), .live = live, .context = &got};
     fprintf(out, "%d", number);
     fflush(out);
     if (plan_case(&run, &ranks_cases[number])) {
         build_program(&run);
-        train_all(&world);
-        fprintf(out, " %.3g %.6f %.6f", worst_of(world.losses, want), world.losses[0],
-                world.losses[RANKS_STEPS - 1]);
+        run_world(&world);
+        fprintf(out, " %.3g %.3g %.6f", apart(got.losses, want->losses, steps),
+                apart(got.norms, want->norms, steps), got.losses[steps - 1]);
     }
     fprintf(out, "\n");
     mcp_arena_free(run.arena);
@@ -139,15 +115,20 @@ int main(int argc, char **argv)
 {
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_cpu_world *cpu = NULL;
-    struct reference all[RANKS_MODELS] = {{false, {0}}};
-    int only = argc > 2 ? (int)strtol(argv[2], NULL, 10) : -1, every = ranks_every();
+    struct reference all[RANKS_MODELS] = {{.made = false}};
+    int steps = ranks_full() ? RANKS_STEPS : SHORT, every = ranks_every();
+    char *end = NULL;
     CHECK(mcp_cpu_world_open(arena, &argc, &argv, &cpu, &err));
+    long only = argc > 2 ? strtol(argv[2], &end, 10) : -1;
     FILE *out = argc > 1 ? fopen(argv[1], "w") : stdout;
     if (out == NULL)
         return 1;
+    if (argc <= 2 || *end != '\0')
+        run_drops(out, argc > 2 ? argv[2] : NULL);
     for (int i = 0; i < ranks_num_cases; i++)
-        if (ranks_world(&ranks_cases[i]) <= MAX_RANKS && (only < 0 ? i % every == 0 : only == i))
-            run_case(i, reference_of(cpu, all, ranks_cases[i].model), out);
+        if (ranks_world(&ranks_cases[i]) <= MAX_RANKS &&
+            (argc <= 2 ? i % every == 0 : *end == '\0' && only == i))
+            run_case(i, steps, reference_of(cpu, all, ranks_cases[i].model), out);
     fclose(out);
     mcp_arena_free(arena);
     return 0;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_STREAMS = 1024, TICK_NS = 1000, SLEEP_NS = 20000000, LIMIT_S = 120 };
+enum { MAX_STREAMS = 1024, MAX_CLOSINGS = 8, TICK_NS = 1000, SLEEP_NS = 20000000, LIMIT_S = 120 };
 
 /* A thread in fake_wait(). */
 struct waiter {
@@ -33,6 +33,7 @@ static struct {
     int joined, joined_waiting, joining;
     long joins; /* fake_join()s that are over */
     bool needs_known, memory_is_open;
+    int closings; /* of the memory since the last fake_join(): each takes a while */
     int objects, vain_rounds, patience;
     long run;
     uint64_t random;
@@ -313,8 +314,9 @@ static struct fake_op *choose(void)
 
 static void open_memory(bool open)
 {
-    if (engine.memory_is_open != open)
-        fake_open_memory(open);
+    if (engine.memory_is_open == open || (!open && ++engine.closings > MAX_CLOSINGS))
+        return;
+    fake_open_memory(open);
     engine.memory_is_open = open;
 }
 
@@ -556,6 +558,7 @@ void fake_join(int ranks)
         engine.joined = ranks;
         engine.joining = 0;
         engine.joins++;
+        engine.closings = 0;
         open_memory(engine.policy.eager);
         fake_wake();
     }

@@ -7,7 +7,7 @@
  * whose peers are there too. Which of them is the policy's choice. Between fake_join() and
  * fake_leave() nothing runs until every rank that joined waits, so that the order depends on
  * nothing but the policy; and device memory can be touched by ops alone, so that a host that
- * looks into it dies.
+ * looks into it dies (the first times that it waits, which is when it queues).
  *
  * A wait that a program lacks shows under some policy: to run Y before X where nothing says
  * otherwise, hold back X's stream (FAKE_STREAM_LAST). `lazy` runs only what somebody waits for,

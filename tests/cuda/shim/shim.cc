@@ -413,23 +413,38 @@ int mcp_shim_lane()
     return static_cast<int>(index_of(the->current) % 32);
 }
 
+/* Most lanes see by their neighbours that they are not the last. */
+static bool is_early(const thread *self, const thread *warp, unsigned lanes)
+{
+    const unsigned lane = static_cast<unsigned>(self - warp);
+    for (unsigned i : {lane + 1, lane - 1})
+        if (i < lanes && (self->meeting.mask >> i & 1) != 0 && warp[i].state != MEETING &&
+            warp[i].state != DONE)
+            return true;
+    return false;
+}
+
 /* The last lane finds all others waiting; it does the work of all. */
 static bool is_last(const thread *self, thread *warp, unsigned lanes)
 {
+    if (is_early(self, warp, lanes))
+        return false;
     const mcp_shim_meeting &mine = self->meeting;
+    bool all = true;
     for (unsigned i = 0; i < 32; i++) {
         if ((mine.mask >> i & 1) == 0 || &warp[i] == self)
             continue;
         if (i >= lanes || warp[i].state == DONE)
             give_up("a lane of the mask is gone", self->place, mine.file, mine.line);
+        all = all && warp[i].state == MEETING;
         if (warp[i].state != MEETING)
-            return false;
+            continue;
         const mcp_shim_meeting &other = warp[i].meeting;
         if (other.mask != mine.mask || other.together != mine.together || other.line != mine.line ||
-            strcmp(other.file, mine.file) != 0)
+            (other.file != mine.file && strcmp(other.file, mine.file) != 0))
             give_up("lanes meet at different operations", warp[i].place, other.file, other.line);
     }
-    return true;
+    return all;
 }
 
 void mcp_shim_meet(const mcp_shim_meeting &meeting, void *mine)

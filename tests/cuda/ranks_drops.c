@@ -1,0 +1,200 @@
+/* tests/cuda/ranks_drops.c: what happens without a wait of the program: each of a plan's in
+ * turn, under orders that hold back what was to be waited for. */
+#include "tests/cuda/ranks_world.h"
+
+#include "step/verify.h"
+
+#include <string.h>
+
+enum { STEPS = 2, ORDERS = 4, MAX_WAITS = 1024 };
+
+/* What a step came to; equal to the bit whatever the order, if the program is sound. */
+struct outcome {
+    double losses[STEPS], norms[STEPS];
+};
+
+/* A wait of the program. */
+struct place {
+    int type, role, op, wait;
+};
+
+struct trial {
+    unsigned short waits_for; /* of the op that lacks a wait */
+    int stream;               /* of what was waited for */
+    struct outcome outcome;
+};
+
+struct drops {
+    const char *name;
+    FILE *out;
+    struct trial trial;
+    struct outcome sound;
+    struct place places[MAX_WAITS];
+    int waits, redundant, unseen;
+};
+
+static void set_order(int order, int stream)
+{
+    const struct fake_policy policies[ORDERS] = {
+        {.order = FAKE_STREAM_LAST, .stream = stream, .lazy = true},
+        {.order = FAKE_STREAM_LAST, .stream = stream},
+        {.order = FAKE_NEWEST, .lazy = true},
+        {.order = FAKE_RANDOM, .seed = 3},
+    };
+    fake_set_policy(&policies[order]);
+}
+
+/* New weights and two steps, on all ranks; what came of it is told to rank 0. */
+static void try_once(struct world *world, struct run *run, int rank, int order)
+{
+    struct drops *drops = world->context;
+    struct mcp_step_report report;
+    struct outcome outcome;
+    if (rank == 0)
+        set_order(order, drops->trial.stream);
+    begin_training(run, rank);
+    fake_join(world->ranks);
+    for (int step = 0; step < STEPS; step++) {
+        train_step(run, step, &report);
+        outcome.losses[step] = report.loss;
+        outcome.norms[step] = report.grad_norm;
+    }
+    fake_leave();
+    if (rank == 0)
+        drops->trial.outcome = outcome;
+    pthread_barrier_wait(&world->barrier);
+}
+
+static bool is_sound(const struct drops *drops)
+{
+    return memcmp(&drops->trial.outcome, &drops->sound, sizeof drops->sound) == 0;
+}
+
+/* Is the loss of the wait seen under one of the orders? All ranks agree: they see one outcome. */
+static bool is_seen(struct world *world, struct run *run, int rank)
+{
+    const struct drops *drops = world->context;
+    for (int order = 0; order < ORDERS; order++) {
+        try_once(world, run, rank, order);
+        bool sound = is_sound(drops);
+        pthread_barrier_wait(&world->barrier);
+        if (!sound)
+            return true;
+    }
+    return false;
+}
+
+static struct mcp_op *ops_of(const struct run *run, const struct place *at)
+{
+    return run->program.types[at->type].blocks[at->role].ops;
+}
+
+static void tell(const struct drops *drops, const char *what, const struct run *run,
+                 const struct place *at)
+{
+    const struct mcp_op *ops = ops_of(run, at);
+    fprintf(drops->out, "%s %s %s: %s: %s, op %d, need not wait for %s, op %d\n", what, drops->name,
+            run->program.types[at->type].name, mcp_block_role_names[at->role],
+            mcp_functions[ops[at->op].function].name, at->op,
+            mcp_functions[ops[drops->trial.waits_for].function].name, drops->trial.waits_for);
+}
+
+/* Rank 0 changes the program that all ranks run. */
+static void drop(struct drops *drops, const struct run *run, const struct place *at)
+{
+    struct mcp_op *ops = ops_of(run, at), *op = &ops[at->op];
+    unsigned short waits_for = op->waits[at->wait];
+    drops->trial = (struct trial){.waits_for = waits_for, .stream = ops[waits_for].stream};
+    op->waits[at->wait] = op->waits[--op->num_waits];
+}
+
+static void restore(const struct drops *drops, const struct run *run, const struct place *at)
+{
+    struct mcp_op *op = &ops_of(run, at)[at->op];
+    op->waits[op->num_waits++] = op->waits[at->wait];
+    op->waits[at->wait] = drops->trial.waits_for;
+}
+
+static void try_wait(struct world *world, struct run *run, int rank, const struct place *at)
+{
+    struct drops *drops = world->context;
+    if (rank == 0)
+        drop(drops, run, at);
+    pthread_barrier_wait(&world->barrier);
+    bool seen = is_seen(world, run, rank);
+    if (rank == 0) {
+        bool redundant = mcp_program_verify(run->arena, &run->program, NULL) == MCP_OK;
+        drops->redundant += redundant;
+        drops->unseen += !seen;
+        if (redundant || !seen)
+            tell(drops, redundant ? seen ? "wrong" : "redundant" : "unseen", run, at);
+        restore(drops, run, at);
+    }
+    pthread_barrier_wait(&world->barrier);
+}
+
+static void live(struct world *world, struct run *run, int rank)
+{
+    struct drops *drops = world->context;
+    try_once(world, run, rank, 0);
+    if (rank == 0)
+        drops->sound = drops->trial.outcome;
+    pthread_barrier_wait(&world->barrier);
+    for (int i = 0; i < drops->waits; i++)
+        try_wait(world, run, rank, &drops->places[i]);
+}
+
+static void list_waits(struct drops *drops, const struct run *run)
+{
+    for (int t = 0; t < run->program.num_types; t++)
+        for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
+            const struct mcp_block *block = &run->program.types[t].blocks[role];
+            for (int i = 0; i < block->num_ops; i++)
+                for (int w = 0; w < block->ops[i].num_waits && drops->waits < MAX_WAITS; w++)
+                    drops->places[drops->waits++] = (struct place){t, role, i, w};
+        }
+}
+
+/* --- a small plan for each axis --- */
+
+#define REST 1, 2, MCP_RECOMPUTE_NONE
+static const struct {
+    const char *name, *model;
+    struct ranks_case plan;
+} plans[] = {
+    {"tensor", "gpt2", {0, 2, 1, 1, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
+    {"sequence", "llama", {0, 2, 1, 1, 1, 1, true, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
+    {"ring", "llama", {0, 1, 2, 1, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
+    {"gather", "gpt2", {0, 1, 2, 1, 1, 1, false, MCP_CONTEXT_ALL_GATHER, 1, false, MCP_1F1B, REST}},
+    {"ulysses",
+     "llama",
+     {0, 1, 2, 1, 1, 1, false, MCP_CONTEXT_ALL_TO_ALL, 2, false, MCP_1F1B, REST}},
+    {"pipeline", "gpt2", {0, 1, 1, 2, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
+    {"split", "llama", {0, 1, 1, 2, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_ZB_H1, REST}},
+    {"data", "llama", {0, 1, 1, 1, 2, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
+    {"zero", "gpt2", {0, 1, 1, 1, 2, 1, false, MCP_CONTEXT_RING, 3, true, MCP_1F1B, REST}},
+    {"expert", "moe", {0, 1, 1, 1, 2, 2, false, MCP_CONTEXT_RING, 1, false, MCP_1F1B, REST}},
+};
+
+void run_drops(FILE *out, const char *only)
+{
+    char file[64];
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        struct run run;
+        if (only != NULL && strcmp(only, plans[i].name) != 0)
+            continue;
+        struct drops drops = {.name = plans[i].name, .out = out};
+        struct world world = {
+            .planned = &run, .ranks = ranks_world(&plans[i].plan), .live = live, .context = &drops};
+        snprintf(file, sizeof file, "tests/cuda/models/%s-two.json", plans[i].model);
+        if (plan_model(&run, &plans[i].plan, file)) {
+            build_program(&run);
+            list_waits(&drops, &run);
+            run_world(&world);
+        }
+        fprintf(out, "dropped %s %d %d %d\n", drops.name, drops.waits, drops.redundant,
+                drops.unseen);
+        fflush(out);
+        mcp_arena_free(run.arena);
+    }
+}
