@@ -210,6 +210,17 @@ static enum mcp_status check_programs(const struct mcp_run_options *run, const s
     return MCP_OK;
 }
 
+/* --json and -o: what rank 0 has left. Of several ranks' processes one has it. */
+static enum mcp_status put_summary(struct mcp_context *ctx, const char *path)
+{
+    const struct mcp_text nothing = mcp_text_new(ctx->arena);
+    struct mcp_json *json;
+    if (!mcp_launcher_find(ctx->arena).is_first)
+        return MCP_OK;
+    MCP_TRY(mcp_json_read(ctx->arena, path, &json, &ctx->err));
+    return mcp_output_result(ctx, &nothing, json);
+}
+
 /* With programs in `folder` that no file brings. */
 static enum mcp_status train_in(struct mcp_context *ctx, struct train_args *args,
                                 const struct mcp_plan_file *file, const char *folder)
@@ -218,12 +229,16 @@ static enum mcp_status train_in(struct mcp_context *ctx, struct train_args *args
     if (run->program == NULL)
         MCP_TRY(write_programs(ctx, &file->job, folder, run));
     MCP_TRY(write_evaluation(ctx, file, folder, run));
-    return start(ctx, args, mcp_plan_world(&file->plan));
+    const bool wanted = ctx->json || ctx->output_path != NULL;
+    if (wanted)
+        run->summary = mcp_format(ctx->arena, "%s/summary.json", folder);
+    MCP_TRY(start(ctx, args, mcp_plan_world(&file->plan)));
+    return wanted ? put_summary(ctx, run->summary) : MCP_OK;
 }
 
 static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
 {
-    static const char *const names[] = {"program", "frozen", "evaluation"};
+    static const char *const names[] = {"program", "frozen", "evaluation", "summary"};
     struct mcp_plan_file *file = MCP_NEW(ctx->arena, struct mcp_plan_file);
     mcp_child_watch();
     const struct mcp_plan_changes same = mcp_plan_unchanged();

@@ -6,6 +6,7 @@
 #include "exec/run_logs.h"
 #include "exec/save.h"
 #include "exec/spans.h"
+#include "exec/summary.h"
 #include "exec/watch.h"
 #include "step/dump.h"
 #include "step/verify.h"
@@ -26,6 +27,7 @@ struct mcp_run {
     struct mcp_saved_rank saved;
     struct mcp_run_logs logs;
     struct mcp_spans spans;
+    struct mcp_summary summary;
     struct mcp_watch *watch;           /* NULL: never */
     struct mcp_evaluation *evaluation; /* NULL: never */
     struct mcp_checkpoint_state state; /* steps done, data seen */
@@ -83,6 +85,20 @@ static enum mcp_status write_timeline(struct mcp_run *self, struct mcp_error *er
         status = mcp_file_replace(run->options->timeline, text.data, text.length, err);
     }
     return mcp_votes_all_or_none(&self->votes, status, "write the timeline", err);
+}
+
+/* --- facts --- */
+
+static enum mcp_status write_summary(struct mcp_run *run, struct mcp_error *err)
+{
+    const char *path = run->setting.options->summary;
+    enum mcp_status status = MCP_OK;
+    if (path == NULL)
+        return MCP_OK;
+    run->summary.checkpoint = run->checkpointed;
+    if (run->setting.rank == 0)
+        status = mcp_json_write(path, mcp_summary_json(run->arena, &run->summary), err);
+    return mcp_votes_all_or_none(&run->votes, status, "write what came of the run", err);
 }
 
 /* --- checkpoints --- */
@@ -288,6 +304,7 @@ static enum mcp_status run_step(struct mcp_run *run, struct mcp_step_report *rep
     if (report->evaluated)
         MCP_TRY(mcp_evaluation_run(run->evaluation, &report->eval_loss, err));
     observer->step(observer->context, report);
+    mcp_summary_add(&run->summary, report);
     if (run->setting.rank == 0)
         MCP_TRY(mcp_run_logs_step(&run->logs, &run->setting, report, err));
     return is_due(run) ? save(run, err) : MCP_OK;
@@ -329,7 +346,9 @@ enum mcp_status mcp_run_steps(struct mcp_run *run, struct mcp_error *err)
             return give_up(&report, err);
         MCP_TRY(is_over(run, &over, err));
     }
+    run->summary.was_asked_to_end = over;
     MCP_TRY(save(run, err));
+    MCP_TRY(write_summary(run, err));
     if (options->export_path != NULL)
         MCP_TRY(export_weights(run, err));
     return options->timeline == NULL ? MCP_OK : write_timeline(run, err);

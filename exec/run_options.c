@@ -26,6 +26,7 @@ static const struct entry entries[] = {
     ENTRY("eval-data", WORD, eval_data),
     ENTRY("metrics", WORD, metrics),
     ENTRY("timeline", WORD, timeline),
+    ENTRY("summary", WORD, summary),
     ENTRY("tensorboard-dir", WORD, tensorboard_dir),
     ENTRY("checkpoint-dir", WORD, checkpoint_dir),
     ENTRY("export", WORD, export_path),

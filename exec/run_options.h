@@ -13,6 +13,7 @@ struct mcp_run_options {
     const char *eval_data;       /* nothing is learnt from; NULL: none */
     const char *metrics;         /* one JSON object a step; NULL: none */
     const char *timeline;        /* of the fastest step; NULL: none */
+    const char *summary;         /* the run's facts, at its end; NULL: none */
     const char *tensorboard_dir; /* event files; NULL: none */
     const char *checkpoint_dir;  /* NULL: none */
     const char *export_path;     /* safetensors of Hugging Face's names, at the end; NULL: none */

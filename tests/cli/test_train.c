@@ -161,6 +161,35 @@ static void make_plans(const struct place *at)
     must(at, PLAN "--tensor-parallel 2 -o @/tensor.json");
 }
 
+/* What a run says of itself: where it began, how many steps it did, its checkpoint; and the loss
+ * that its metrics end with. */
+static void check_facts(const struct place *at, const char *name, const int64_t *want,
+                        const char *metrics)
+{
+    static const char *const keys[] = {"first_step", "steps", "checkpoint_step"};
+    struct mcp_json *json;
+    struct mcp_error err = {""};
+    struct mcp_text text = mcp_text_new(at->arena);
+    const char *path = mcp_format(at->arena, "%s/%s", at->folder, name);
+    double loss = -1, seconds = -1;
+    cr_assert(mcp_json_read(at->arena, path, &json, &err) == MCP_OK, "%s", err.text);
+    for (int i = 0; i < 3; i++) {
+        int64_t got = -1; /* null */
+        if (mcp_json_has(json, keys[i]))
+            cr_expect(mcp_json_int64(json, keys[i], &got, &err) == MCP_OK);
+        cr_expect(eq(i64, got, want[i]), "%s: %s", name, keys[i]);
+    }
+    cr_assert(mcp_json_double(json, "loss", &loss, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_json_double(json, "seconds", &seconds, &err) == MCP_OK && seconds > 0);
+    cr_expect(mcp_json_has(json, "eval_loss"));
+    path = mcp_format(at->arena, "%s/%s", at->folder, metrics);
+    cr_assert(mcp_file_read(at->arena, path, 1 << 20, &text, &err) == MCP_OK);
+    const char *last = strstr(text.data, "\"step\":5,\"loss\":");
+    double logged = -2;
+    cr_assert(last != NULL && sscanf(last, "\"step\":5,\"loss\":%lf", &logged) == 1);
+    cr_expect(loss / logged - 1 < 1e-6 && logged / loss - 1 < 1e-6, "%.9g, %.9g", loss, logged);
+}
+
 /* Six steps at once; or four in one layout and two in another: the same losses, those of
  * evaluations too. */
 Test(train, goes_on_in_another_layout)
@@ -168,11 +197,13 @@ Test(train, goes_on_in_another_layout)
     struct place at = new_place();
     make_plans(&at);
     must(&at, "train @/pipeline.json " TRAIN EVALUATE "--steps 6 --metrics @/whole.jsonl "
-              "--program @/program.json --timeline @/timeline.json");
+              "--program @/program.json --timeline @/timeline.json -o @/all_facts.json");
     must(&at, "train @/pipeline.json " TRAIN EVALUATE "--steps 4 --metrics @/parts.jsonl "
               "--checkpoint-dir @/run --checkpoint-every 3");
     must(&at, "train @/tensor.json " TRAIN EVALUATE "--steps 6 --metrics @/parts.jsonl "
-              "--checkpoint-dir @/run --resume");
+              "--checkpoint-dir @/run --resume --json");
+    check_facts(&at, "all_facts.json", (int64_t[]){0, 6, -1}, "whole.jsonl");
+    check_facts(&at, "out", (int64_t[]){4, 2, 6}, "parts.jsonl");
     check_alike(&at, "loss", 6);
     check_alike(&at, "eval_loss", 3);
     must(&at, "train @/pipeline.json --dry-run --json -o @/places.json");
