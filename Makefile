@@ -70,7 +70,7 @@ MPI_INCLUDES := $(if $(MPI_CC),$(patsubst -I%,-isystem %,$(shell $(MPI_CC) --sho
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all executors cuda-gate man deps check check-full tests asan tsan fuzz fuzzers torture report-check bench bench-train validate demo \
+.PHONY: all executors cuda-gate man deps check check-full tests asan tsan fuzz fuzzers torture report-check tensorboard-check bench bench-train predict validate demo \
         tidy format rules headers install help clean
 
 all: $(BUILD)/mcpplan executors      ## build the programs and the library
@@ -209,10 +209,15 @@ report-check:                        ## open reports in a headless Chromium
 	$(Q)tools/deps.sh chromium fonts-dejavu-core
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tests/browser/check.sh $(BUILD)/mcpplan $(BUILD)/reports
+tensorboard-check: all               ## have TensorBoard read a run's event files
+	$(Q)tests/tensorboard/check.sh $(BUILD)/mcpplan $(BUILD)/tensorboard
 bench: $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))  ## how fast we are: min and median
 	$(Q)for b in $^; do $$b || exit 1; done
+	$(Q)$(MAKE) --no-print-directory bench-train
 bench-train: all                     ## how fast this machine's cores train: three minutes
 	$(Q)tools/bench_train.sh $(BUILD)/mcpplan $(BUILD)/bench
+predict: all                         ## predicted and measured steps of three models: 15 minutes
+	$(Q)tools/predict_sizes.sh $(BUILD)/mcpplan $(BUILD)/predict
 validate: all                        ## predict the measured runs in MCP_SHARED
 	$(Q)for f in $(wildcard $(MCP_SHARED)/measured/runs*.csv); do $(BUILD)/mcpplan validate $$f || exit 1; done
 	$(Q)[ -n "$(wildcard $(MCP_SHARED)/measured/runs*.csv)" ] || echo "no $(MCP_SHARED)/measured/runs*.csv: set MCP_SHARED"

@@ -28,7 +28,7 @@ ranks=$(sed -n 's/ *"gpus_per_node": \([0-9]*\),*/\1/p' "$out/calibration.json" 
 
 names=
 for axis in data tensor context pipeline; do
-    for microbatch in 1 2 4; do
+    for microbatch in ${MICROBATCHES:-1 2 4}; do
         degrees=
         for other in data tensor context pipeline; do
             degree=1
