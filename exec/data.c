@@ -161,11 +161,6 @@ int64_t mcp_data_sequences(const struct mcp_data *data)
     return data->num_sequences;
 }
 
-int64_t mcp_data_tokens(const struct mcp_data *data)
-{
-    return data->num_tokens;
-}
-
 /* The last file that begins at or before a sequence; files without any begin where the
  * next does. */
 static const struct file *file_of(const struct mcp_data *data, int64_t sequence)

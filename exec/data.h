@@ -34,9 +34,8 @@ struct mcp_data;
 enum mcp_status mcp_data_open(struct mcp_arena *arena, const char *const *paths, int num_paths,
                               const struct mcp_data_options *options, const struct mcp_data **out,
                               struct mcp_error *err);
-/* n, and all tokens that the files hold. */
+/* n. */
 int64_t mcp_data_sequences(const struct mcp_data *data);
-int64_t mcp_data_tokens(const struct mcp_data *data);
 
 /* Which of the n sequences is at a position >= 0. */
 int64_t mcp_data_place(const struct mcp_data *data, int64_t position);

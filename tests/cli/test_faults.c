@@ -288,6 +288,68 @@ Test(faults, that_need_no_signal)
     leave(&at);
 }
 
+/* --- a disk that is full --- */
+
+/* A shell's exit code; each @ of the command is the folder. */
+static int shell(const struct place *at, const char *command)
+{
+    struct mcp_text text = mcp_text_new(at->arena);
+    for (const char *c = command; *c != '\0'; c++)
+        if (*c == '@')
+            mcp_text_add(&text, "%s", at->folder);
+        else
+            mcp_text_append(&text, c, 1);
+    const int status = system(text.data);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* KiB of a checkpoint of the plan. */
+static long checkpoint_kib(const struct place *at)
+{
+    long kib = 0;
+    cr_assert(run(at, TRAIN "--steps 1 --checkpoint-dir @/probe") == 0, "%s", content(at, "said"));
+    cr_assert(shell(at, "du -sk @/probe > @/size") == 0);
+    cr_assert(sscanf(content(at, "size"), "%ld", &kib) == 1 && kib > 0);
+    return kib;
+}
+
+/* The third checkpoint finds no room: the run ends with one sentence, and goes on from the
+ * second one when there is. A full disk ends it for metrics and the timeline too. */
+Test(faults, a_full_disk)
+{
+    struct place at = new_place();
+    const long kib = checkpoint_kib(&at);
+    if (shell(&at, mcp_format(at.arena, "mkdir @/disk && mount -t tmpfs -o size=%ldk none @/disk",
+                              kib * 5 / 2)) != 0) {
+        cr_log_warn("no file system may be mounted here: no disk is full");
+        leave(&at);
+        return;
+    }
+    int code = run(&at, TRAIN "--steps 9 --checkpoint-dir @/disk/saved --checkpoint-every 1");
+    const char *said = content(&at, "said");
+    cr_expect(eq(int, code, MCP_IO));
+    cr_expect(lines_about(said, "No space left on device") == 1, "%s", said);
+    cr_expect(lines_about(said, "mcpplan: ") == 1, "%s", said);
+    code = run(&at, TRAIN "--steps 4 --resume --checkpoint-dir @/disk/saved --timeline @/disk/t");
+    cr_expect(eq(int, code, MCP_IO)); /* there still is none */
+    cr_assert(shell(&at, mcp_format(at.arena, "mount -o remount,size=%ldk @/disk", kib * 9)) == 0);
+    code = run(&at, TRAIN "--steps 4 --resume --checkpoint-dir @/disk/saved");
+    cr_expect(eq(int, code, 0), "%s", content(&at, "said"));
+    cr_expect(eq(int, lines_about(content(&at, "run.jsonl"), "\"step\":"), 4));
+    cr_expect(shell(&at, "cat /dev/zero > @/disk/rest 2> /dev/null") != 0);
+    static const char *const full[] = {"--timeline @/disk/timeline.json", "--metrics @/disk/rest2"};
+    for (size_t i = 0; i < MCP_COUNT_OF(full); i++) {
+        code = run(&at, mcp_format(at.arena, "train @/plan.json --data @/text.tokens --steps 1 %s",
+                                   full[i]));
+        said = content(&at, "said");
+        cr_expect(eq(int, code, MCP_IO), "%s: %s", full[i], said);
+        cr_expect(lines_about(said, "No space left on device") == 1, "%s: %s", full[i], said);
+        cr_expect(lines_about(said, "mcpplan: ") == 1, "%s: %s", full[i], said);
+    }
+    cr_expect(shell(&at, "umount @/disk") == 0);
+    leave(&at);
+}
+
 /* --- ranks that somebody's own mpirun starts --- */
 
 /* Two ranks of two steps from one checkpoint folder, each with words of its own before and
