@@ -69,6 +69,8 @@ static struct mcp_option *question_options(struct mcp_plan_args *a, struct mcp_o
         {"optimizer", MCP_OPT_CHOICE, &a->optimizer,
          "adam (default), or one_bit_adam: signs of the momentum travel once it is frozen"},
         {"phase", MCP_OPT_CHOICE, &a->phase, "of one_bit_adam, to plan for (default: frozen)"},
+        {"fp32-embedding-steps", MCP_OPT_COUNT64, &a->fp32_embedding_steps,
+         "keep embeddings in fp32; look-ups are exact for so many steps, then mixed by degrees"},
         {"saved-activation-bits", MCP_OPT_COUNT, &a->saved_activation_bits,
          "8: what decoder layers keep for their backward, by blocks with a scale"},
         {"clip-global-norm", MCP_OPT_CHOICE, &a->clip_global_norm,
@@ -288,6 +290,7 @@ static struct mcp_job job_of(const struct mcp_plan_args *args,
     mcp_switch_optimizer(args->optimizer.value, args->phase.value, &job);
     if (args->clip_global_norm.value >= 0)
         job.clip_global_norm = args->clip_global_norm.value ? MCP_CLIP_ON : MCP_CLIP_OFF;
+    job.fp32_embedding_steps = args->fp32_embedding_steps;
     job.saved_activation_bits = args->saved_activation_bits;
     job.freeze_step = args->freeze_step;
     job.num_steps = args->num_steps;

@@ -16,7 +16,7 @@ struct mcp_plan_args {
     int gpus, top, refine;
     int64_t global_batch_size, sequence_length;
     double memory_limit_frac;
-    int64_t freeze_step, num_steps;
+    int64_t freeze_step, num_steps, fp32_embedding_steps;
     int saved_activation_bits;
     bool dropout, uniform_stages, sensitivity, memory_waterfall, savings;
     struct mcp_choice precision, optimizer, phase, clip_global_norm;

@@ -32,6 +32,11 @@ bool mcp_job_finds_norm(const struct mcp_job *job)
     return mcp_job_clips(job) || mcp_job_is_frozen(job) || job->precision == MCP_PRECISION_FP16;
 }
 
+bool mcp_job_embeds_in_fp32(const struct mcp_job *job)
+{
+    return job->fp32_embedding_steps > 0 && mcp_activation_dtype(job->precision) != MCP_F32;
+}
+
 double mcp_job_warm_frac(const struct mcp_job *job)
 {
     if (job->optimizer == MCP_OPTIMIZER_ADAM)
@@ -98,6 +103,8 @@ enum mcp_status mcp_job_from_json(struct mcp_arena *arena, struct mcp_json *json
     MCP_TRY(mcp_json_maybe_double(json, "memory_limit_frac", &job.memory_limit_frac, err));
     MCP_TRY(read_optimizer(json, &job, err));
     MCP_TRY(read_clip(json, &job, err));
+    if (mcp_json_has(json, "fp32_embedding_steps"))
+        MCP_TRY(mcp_json_int64(json, "fp32_embedding_steps", &job.fp32_embedding_steps, err));
     if (mcp_json_has(json, "saved_activation_bits"))
         MCP_TRY(mcp_json_int(json, "saved_activation_bits", &job.saved_activation_bits, err));
     struct mcp_error why;
@@ -121,6 +128,8 @@ void mcp_job_to_json(const struct mcp_job *job, struct mcp_json *object)
     mcp_json_set_string(object, "optimizer", mcp_optimizer_names[job->optimizer]);
     if (job->clip_global_norm != MCP_CLIP_BY_DEFAULT)
         mcp_json_set_bool(object, "clip_global_norm", job->clip_global_norm == MCP_CLIP_ON);
+    if (job->fp32_embedding_steps != 0)
+        mcp_json_set_int(object, "fp32_embedding_steps", job->fp32_embedding_steps);
     if (job->saved_activation_bits != 0)
         mcp_json_set_int(object, "saved_activation_bits", job->saved_activation_bits);
     if (job->optimizer == MCP_OPTIMIZER_ADAM)

@@ -39,8 +39,15 @@ struct mcp_job {
     int64_t freeze_step;  /* steps of the warm phase; 0: not told */
     int64_t num_steps;    /* of the run; 0: not told */
     enum mcp_clip clip_global_norm;
+    /* The table of embeddings, what is tied to it, and learned positions are kept and looked up in
+     * fp32: exactly so in the run's first steps, so many; over as many steps again what is looked
+     * up becomes, in even parts, what the job's precision would make of it. 0: they are as the
+     * rest. */
+    int64_t fp32_embedding_steps;
     int saved_activation_bits; /* of what decoder layers keep for their backward; 0: as computed */
 };
+/* Does a step keep its embeddings in fp32 beside 16 bit weights? */
+bool mcp_job_embeds_in_fp32(const struct mcp_job *job);
 /* The only other one that there is: blocks of MCP_QUANTISED_BLOCK numbers with one scale. */
 #define MCP_SAVED_ACTIVATION_BITS 8
 

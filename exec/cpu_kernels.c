@@ -42,6 +42,7 @@ const struct mcp_cpu_kernel mcp_cpu_kernels[MCP_NUM_FUNCTIONS] = {
     [MCP_FN_UNPERMUTE_BACKWARD] = {mcp_cpu_unpermute_backward, FLOATS},
     [MCP_FN_LOAD_MICROBATCH] = {mcp_cpu_load_microbatch, ANY},
     [MCP_FN_EMBEDDING_FORWARD] = {mcp_cpu_embedding_forward, FLOATS},
+    [MCP_FN_EMBEDDING_MIXED_FORWARD] = {mcp_cpu_embedding_forward, FLOATS},
     [MCP_FN_EMBEDDING_BACKWARD] = {mcp_cpu_embedding_backward, FLOATS},
     [MCP_FN_LOSS_MAX] = {mcp_cpu_loss_max, FLOATS},
     [MCP_FN_LOSS_SUMS] = {mcp_cpu_loss_sums, FLOATS},

@@ -23,32 +23,54 @@ static int64_t local_row(const struct mcp_launch *launch, int32_t token)
 struct lookup {
     struct mcp_view table, positions, out; /* positions.data NULL: none */
     int64_t columns;
+    float rounding; /* how much of what rounding does is done: 0 nothing, 1 all */
 };
+
+/* From the step dims[2] on, all of it from dims[3] on; 0 where there are none. */
+static float rounding_at(const struct mcp_launch *launch)
+{
+    const int64_t *d = launch->op->dims, step = launch->rank->inputs.step;
+    if (step < d[2] || d[3] <= d[2])
+        return 0;
+    return step >= d[3] ? 1 : (float)((double)(step - d[2] + 1) / (double)(d[3] - d[2] + 1));
+}
+
+/* values += rounding (what 16 bits make of them - values) */
+static void round_towards(enum mcp_dtype dtype, float rounding, int count, float *values)
+{
+    for (int i = 0; rounding > 0 && i < count; i++)
+        values[i] += rounding * (mcp_from_half(dtype, mcp_to_half(dtype, values[i])) - values[i]);
+}
 
 static void look_up(const struct lookup *l, int64_t token, int64_t row, int64_t position)
 {
     for (int64_t c = 0; c < l->columns; c += MCP_CHUNK) {
-        float sum[MCP_CHUNK] = {0}, room[MCP_CHUNK];
+        float sum[MCP_CHUNK] = {0}, more[MCP_CHUNK], room[MCP_CHUNK];
         int count = mcp_chunk(l->columns - c);
         if (row >= 0)
             memcpy(sum, mcp_get(l->table, row * l->columns + c, count, room),
                    (size_t)count * sizeof *sum);
-        const float *more = l->positions.data == NULL
-                                ? NULL
-                                : mcp_get(l->positions, position * l->columns + c, count, room);
-        for (int i = 0; more != NULL && i < count; i++)
+        round_towards(l->out.dtype, l->rounding, count, sum);
+        if (l->positions.data != NULL) {
+            memcpy(more, mcp_get(l->positions, position * l->columns + c, count, room),
+                   (size_t)count * sizeof *more);
+            round_towards(l->out.dtype, l->rounding, count, more);
+        }
+        for (int i = 0; l->positions.data != NULL && i < count; i++)
             sum[i] += more[i];
         mcp_put(l->out, token * l->columns + c, count, sum);
     }
 }
 
-/* reads ids, table, what else the layer trains if that lies elsewhere; writes rows */
+/* reads ids, table, what else the layer trains if that lies elsewhere; writes rows. Mixed: the
+ * same of tables in fp32, which become what 16 bits would hold. */
 void mcp_cpu_embedding_forward(const struct mcp_launch *launch)
 {
     const int64_t *d = launch->op->dims;
     const int32_t *ids = launch->reads[0];
     struct lookup l = {
         .table = mcp_weight_view(launch, 1, 0), .out = mcp_write_view(launch, 0), .columns = d[1]};
+    l.rounding = rounding_at(launch);
     if (launch->rank->at.tensor == 0) /* outputs of the tensor group are summed */
         l.positions = mcp_positions_view(launch, mcp_read_view(launch, launch->op->num_reads - 1));
 #pragma omp parallel for schedule(static) if (d[0] * d[1] > MCP_SERIAL)

@@ -54,7 +54,7 @@ void mcp_cpu_residual_backward(const struct mcp_launch *launch)
 
 void mcp_cpu_copy(const struct mcp_launch *launch)
 {
-    copy(mcp_read_view(launch, 0), mcp_write_view(launch, 0),
+    copy(mcp_weight_view(launch, 0, 0), mcp_write_view(launch, 0),
          launch->op->dims[0] * launch->op->dims[1]);
 }
 

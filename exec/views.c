@@ -28,11 +28,12 @@ struct mcp_view mcp_view_at(struct mcp_view view, int64_t element)
     return view;
 }
 
-/* A part's gradients can wait in a frame, which has nothing else. */
+/* A part's gradients can wait in a frame, and it can be copied: nothing else is there. */
 static int64_t part_offset(const struct mcp_launch *launch, struct mcp_operand at, int copy)
 {
     int part = launch->op->weight;
-    bool alone = part == MCP_NO_WEIGHT || at.space == MCP_SPACE_FRAME;
+    bool alone =
+        part == MCP_NO_WEIGHT || at.space == MCP_SPACE_FRAME || at.space == MCP_SPACE_BLOCK;
     return alone ? 0 : mcp_weight_offset(launch->type, part, copy);
 }
 

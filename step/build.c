@@ -73,7 +73,7 @@ static void make_rank_buffers(struct maker *m)
     static const char *const names[MCP_NUM_RANK_BUFFERS] = {"tied_weights", "tied_gradients",
                                                             "loss", "norm", "scalars"};
     struct mcp_program *program = m->program;
-    enum mcp_dtype weight = mcp_activation_dtype(m->question->job->precision);
+    enum mcp_dtype weight = mcp_weight_dtype(m->question, MCP_KIND_HEAD);
     enum mcp_dtype gradient = mcp_gradient_dtype(m->question);
     const int64_t bytes[MCP_NUM_RANK_BUFFERS] = {mcp_shared_weights_bytes(m->question, m->plan),
                                                  mcp_shared_gradients_bytes(m->question, m->plan),

@@ -51,6 +51,7 @@ struct mcp_builder {
     int64_t hidden, tokens, sharded_tokens; /* h, T, Ts */
     int64_t sequence, sequence_local;       /* s, s / c */
     enum mcp_dtype activation, matmul;      /* dtypes */
+    enum mcp_dtype weight;                  /* ... as the layer's weights are kept */
     unsigned dropped; /* modules that recompute runs again (enum mcp_recompute_module) */
     bool drop_all;    /* full recompute */
     bool fused_attention;

@@ -31,6 +31,8 @@
  *   decompress_signs          elements, 1, first moment in the state
  *   quantise, dequantise      rows, columns: blocks of MCP_QUANTISED_BLOCK of a row have a scale
  *   pack_heads, unpack_heads  tokens, columns, ranks, columns of the first band (0: one)
+ *   embedding_mixed_forward   tokens, columns; up to which step of the run what is looked up in
+ *                             fp32 stays so, and from which on it is rounded as the rest is
  *   load_microbatch           tokens, 1, how many tokens ahead
  *
  * What operands are, beside their order: a buffer of I32 that products and activations of
@@ -112,6 +114,7 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
     X(ADD, "add", MAP, 3, 0, 1)                                                                    \
     X(MERGE, "attention_merge", MAP, 3, 0, 1)                                                      \
     X(EMBEDDING_FORWARD, "embedding_forward", MAP, 3, 0, 3)                                        \
+    X(EMBEDDING_MIXED_FORWARD, "embedding_mixed_forward", MAP, 3, 2, 3)                            \
     X(EMBEDDING_BACKWARD, "embedding_backward", MAP, 5, 0, 3)                                      \
     X(CONCATENATE, "concatenate", MAP, 2, 0, 1)                                                    \
     X(COPY, "copy", MAP, 2, 0, 1)                                                                  \

@@ -135,6 +135,7 @@ static void set_shapes(struct mcp_builder *b)
     b->sharded_tokens = sharded_tokens_of(b->question, plan);
     b->activation = mcp_activation_dtype(job->precision);
     b->matmul = mcp_matmul_dtype(job->precision);
+    b->weight = mcp_weight_dtype(b->question, b->spec->kind);
     b->fused_attention = b->kind != NULL && mcp_attention_is_fused(b->question, b->kind);
 }
 

@@ -50,7 +50,10 @@ int64_t mcp_shared_gradients_bytes(const struct mcp_question *question,
  * weights are their own master, and gradients are no smaller. */
 double mcp_gradient_bytes(const struct mcp_question *question);
 enum mcp_dtype mcp_gradient_dtype(const struct mcp_question *question); /* as they are added up */
-double mcp_optimizer_bytes(const struct mcp_question *question);
+double mcp_optimizer_bytes(const struct mcp_question *question, enum mcp_dtype weight);
+/* What the weights of a layer of `kind` are kept in: as activations are, but for embeddings,
+ * and a head that is tied to them, where the job keeps those in fp32. */
+enum mcp_dtype mcp_weight_dtype(const struct mcp_question *question, int kind);
 
 /* Layers of the extended list: embedding, decoder layers, MTP modules, head. */
 int mcp_extended_layers(const struct mcp_model *model);

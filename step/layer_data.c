@@ -77,11 +77,19 @@ enum mcp_dtype mcp_gradient_dtype(const struct mcp_question *question)
                                             : mcp_activation_dtype(question->job->precision);
 }
 
-double mcp_optimizer_bytes(const struct mcp_question *question)
+enum mcp_dtype mcp_weight_dtype(const struct mcp_question *question, int kind)
+{
+    bool embeds =
+        kind == MCP_KIND_EMBEDDING || (kind == MCP_KIND_HEAD && question->model->tied_embeddings);
+    return embeds && mcp_job_embeds_in_fp32(question->job)
+               ? MCP_F32
+               : mcp_activation_dtype(question->job->precision);
+}
+
+double mcp_optimizer_bytes(const struct mcp_question *question, enum mcp_dtype weight)
 {
     double bytes = question->stack->optimizer_bytes;
-    bool is_master = mcp_activation_dtype(question->job->precision) == MCP_F32;
-    return is_master ? fmax(0, bytes - mcp_dtype_bytes(MCP_F32)) : bytes;
+    return weight == MCP_F32 ? fmax(0, bytes - mcp_dtype_bytes(MCP_F32)) : bytes;
 }
 
 static void grow_buffer(struct mcp_builder *b, int index, double bytes)
@@ -98,8 +106,8 @@ static void size_part(struct mcp_builder *b, const struct part *part)
 {
     int zero = b->plan->zero_stage, optimizer = mcp_part_index(part, MCP_LAYER_OPTIMIZER);
     double n = (double)part->parameters, shard = (double)shard_of(b, part);
-    double weight = mcp_dtype_bytes(b->activation), gradient = mcp_gradient_bytes(b->question);
-    grow_buffer(b, optimizer, shard * mcp_optimizer_bytes(b->question));
+    double weight = mcp_dtype_bytes(b->weight), gradient = mcp_gradient_bytes(b->question);
+    grow_buffer(b, optimizer, shard * mcp_optimizer_bytes(b->question, b->weight));
     if (is_one_bit(b))
         mcp_one_bit_size(b, part);
     if (part->in_rank)
@@ -124,6 +132,8 @@ static void emit_data(struct mcp_builder *b, enum mcp_function function, const s
     mcp_emit(b, (struct mcp_call){.function = function,
                                   .stream = MCP_STREAM_DATA,
                                   .group = mcp_reduce_axes(part->expert),
+                                  .dtype = b->weight,
+                                  .has_dtype = true,
                                   .reads = {from},
                                   .writes = {to},
                                   .dims = {part->parameters, 0, part->first, part->shard_first}});
@@ -215,6 +225,8 @@ static void flat_op(struct mcp_builder *b, enum mcp_function function, const str
 {
     struct mcp_call call = {
         .function = function,
+        .dtype = b->weight,
+        .has_dtype = true,
         .dims = {shard_of(b, part), 1, part->parameters, part->first, part->shard_first}};
     memcpy(call.reads, reads, 3 * sizeof *reads);
     memcpy(call.writes, writes, 2 * sizeof *writes);
@@ -345,7 +357,7 @@ static void declare_buffers(struct mcp_builder *b)
         snprintf(buffer->name, sizeof buffer->name, "%s", table[i].name);
         buffer->dtype = (unsigned char)(master     ? MCP_F32
                                         : gradient ? mcp_gradient_dtype(b->question)
-                                                   : b->activation);
+                                                   : b->weight);
         buffer->kind = (unsigned char)table[i].kind;
     }
 }

@@ -31,7 +31,7 @@ int64_t mcp_shared_head_elements(const struct mcp_question *question, const stru
 
 int64_t mcp_shared_weights_bytes(const struct mcp_question *question, const struct mcp_plan *plan)
 {
-    enum mcp_dtype weight = mcp_activation_dtype(question->job->precision);
+    enum mcp_dtype weight = mcp_weight_dtype(question, MCP_KIND_HEAD);
     return (int64_t)ceil(mcp_bytes_of(mcp_shared_head_elements(question, plan), 1, weight));
 }
 
@@ -66,12 +66,15 @@ static void embedding_forward(struct mcp_builder *b, struct mcp_value ids)
     bool reduced = b->plan->tensor_parallel > 1;
     struct mcp_ref rows =
         reduced ? mcp_scratch_activation(b, "rows", b->tokens, b->hidden) : mcp_x(1);
-    mcp_emit(b, (struct mcp_call){.function = MCP_FN_EMBEDDING_FORWARD,
+    bool is_mixed = mcp_job_embeds_in_fp32(b->question->job);
+    int64_t steps = is_mixed ? b->question->job->fp32_embedding_steps : 0;
+    mcp_emit(b, (struct mcp_call){.function = is_mixed ? MCP_FN_EMBEDDING_MIXED_FORWARD
+                                                       : MCP_FN_EMBEDDING_FORWARD,
                                   .weight = 1,
                                   .reads = {mcp_at(b, ids), mcp_weights_of(b, TABLE),
                                             others_apart(b, MCP_LAYER_WEIGHTS)},
                                   .writes = {rows},
-                                  .dims = {b->tokens, b->hidden}});
+                                  .dims = {b->tokens, b->hidden, steps, 2 * steps}});
     if (!reduced)
         return;
     bool shards = b->plan->sequence_parallel;
@@ -154,6 +157,20 @@ struct mcp_head_values *mcp_head_declare(struct mcp_builder *b, bool own_weights
     return v;
 }
 
+/* The head's matrix as products take it: rounded anew where it is kept in fp32. */
+static struct mcp_ref head_weights(struct mcp_builder *b, struct mcp_head_values *v)
+{
+    if (b->weight == b->activation || b->kind != NULL)
+        return v->weights;
+    struct mcp_ref rounded = mcp_scratch_activation(b, "head_16_bit", v->vocabulary, b->hidden);
+    mcp_emit(b, (struct mcp_call){.function = MCP_FN_COPY,
+                                  .weight = v->part,
+                                  .reads = {v->weights},
+                                  .writes = {rounded},
+                                  .dims = {v->vocabulary, b->hidden}});
+    return rounded;
+}
+
 static void head_matmul(struct mcp_builder *b, const struct mcp_head_values *v,
                         enum mcp_function function, const int64_t dims[3],
                         const struct mcp_ref refs[3])
@@ -193,7 +210,7 @@ void mcp_head_forward(struct mcp_builder *b, struct mcp_head_values *v, struct m
     mcp_norm_forward(b, v->norm_weight, b->sharded_tokens, b->hidden, input, norm);
     struct mcp_ref x = mcp_tensor_gather(b, "final_norm_whole", norm, MCP_HIDE_NOT);
     head_matmul(b, v, MCP_FN_MATMUL_NT, (int64_t[3]){tokens, vocabulary, b->hidden},
-                (struct mcp_ref[3]){x, v->weights, logits});
+                (struct mcp_ref[3]){x, head_weights(b, v), logits});
     double working = b->question->stack->logits_bytes - 2 * mcp_dtype_bytes(b->activation);
     struct mcp_ref softmax =
         mcp_scratch(b, "softmax", (working > 0 ? working : 0) * (double)tokens * (double)vocabulary,
@@ -233,7 +250,7 @@ void mcp_head_backward(struct mcp_builder *b, struct mcp_head_values *v, struct 
     struct mcp_ref x = mcp_tensor_gather(b, "final_norm_again", mcp_at(b, v->norm), MCP_HIDE_BULK);
     struct mcp_ref dx = mcp_scratch_activation(b, "d_final_norm", tokens, h);
     head_matmul(b, v, MCP_FN_MATMUL_NN, (int64_t[3]){tokens, h, vocabulary},
-                (struct mcp_ref[3]){d_logits, v->weights, dx});
+                (struct mcp_ref[3]){d_logits, head_weights(b, v), dx});
     struct mcp_ref reduced = mcp_tensor_reduce(b, "d_final_norm_shard", dx, MCP_HIDE_BULK);
     head_matmul(b, v, MCP_FN_MATMUL_TN_ACCUMULATE, (int64_t[3]){vocabulary, h, tokens},
                 (struct mcp_ref[3]){d_logits, x, v->gradients});

@@ -54,6 +54,8 @@ static void whole_op(struct mcp_builder *b, enum mcp_function function, const st
 {
     struct mcp_call call = {
         .function = function,
+        .dtype = b->weight,
+        .has_dtype = true,
         .dims = {part->parameters, 1, part->parameters, part->first, part->shard_first}};
     memcpy(call.reads, reads, 3 * sizeof *reads);
     memcpy(call.writes, writes, 2 * sizeof *writes);
@@ -169,7 +171,7 @@ static void exchange_ranges(struct mcp_builder *b, const struct part *part)
     int ranks = ranks_of(b, part);
     int64_t alike = alike_on_tensor_ranks(b, part), n = part->parameters;
     const int64_t firsts[2] = {0, alike}, counts[2] = {alike, n - alike};
-    bool has_master = b->activation != MCP_F32;
+    bool has_master = b->weight != MCP_F32;
     int64_t moments = part->shard_first * (has_master ? 3 : 2) + (has_master ? n : 0);
     int64_t error = 0;
     if (part->shard_first > 0) /* behind the dense parts */

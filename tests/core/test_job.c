@@ -36,7 +36,8 @@ Test(job, round_trips)
                                 .phase = MCP_PHASE_FROZEN,
                                 .freeze_step = 150,
                                 .num_steps = 1000,
-                                .clip_global_norm = MCP_CLIP_OFF};
+                                .clip_global_norm = MCP_CLIP_OFF,
+                                .fp32_embedding_steps = 1000};
     struct mcp_job again;
     const char *text = written(arena, &job);
     cr_assert(eq(int, parse(arena, text, &again, &err), MCP_OK), "%s", err.text);
@@ -45,6 +46,8 @@ Test(job, round_trips)
     cr_expect(eq(int, (int)again.precision, MCP_PRECISION_MXFP8));
     cr_expect(again.dropout);
     cr_expect(mcp_job_is_frozen(&again));
+    cr_expect(eq(i64, again.fp32_embedding_steps, (int64_t)1000));
+    cr_expect(mcp_job_embeds_in_fp32(&again));
     cr_expect(eq(dbl, mcp_job_warm_frac(&again), 0.15));
     mcp_arena_free(arena);
 }
@@ -68,6 +71,8 @@ ParameterizedTestParameters(job, read)
          MCP_FORMAT, "fp1"},
         {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"memory_limit_frac\": 1.2}",
          MCP_INVALID, "memory_limit_frac=1.2"},
+        {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"fp32_embedding_steps\": -1}",
+         MCP_FORMAT, "fp32_embedding_steps: got -1"},
         {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"memory_limit_frac\": 0}",
          MCP_INVALID, "memory_limit_frac=0 "},
         {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"optimizer\": \"one_bit_adam\", "

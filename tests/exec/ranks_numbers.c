@@ -168,6 +168,51 @@ static void compare_evaluated(struct mcp_cpu_world *world, const struct ranks_ca
     tell(out, "eval_bytes_beyond", bytes);
 }
 
+/* --- embeddings in fp32 beside weights in bf16 --- */
+
+static const struct ranks_case embedded[] = {
+    {RANKS_GPT2, 1, 1, 1, 1, 1, false, MCP_CONTEXT_RING, 3, true, MCP_1F1B, 1, 2,
+     MCP_RECOMPUTE_NONE},
+    {RANKS_GPT2, 1, 1, 2, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_ZB_H1, 1, 1,
+     MCP_RECOMPUTE_NONE},
+    {RANKS_GPT2, 2, 1, 1, 2, 1, false, MCP_CONTEXT_RING, 3, true, MCP_1F1B, 1, 2,
+     MCP_RECOMPUTE_NONE},
+    {RANKS_GPT2, 1, 1, 2, 2, 1, false, MCP_CONTEXT_RING, 2, false, MCP_1F1B, 1, 1,
+     MCP_RECOMPUTE_NONE},
+};
+enum { NUM_EMBEDDED = sizeof embedded / sizeof *embedded, EXACT_STEPS = 3 };
+
+static void train_embedded(struct mcp_cpu_world *world, const struct ranks_case *c, bool alone,
+                           int64_t steps, struct story *story)
+{
+    struct mcp_error refused = {"a case of embeddings is not legal"};
+    struct run run;
+    if (!plan_case(&run, c))
+        stop(&refused, "numbers");
+    run.job.precision = MCP_PRECISION_BF16;
+    run.job.fp32_embedding_steps = steps;
+    build_program(&run);
+    begin(&run, world, alone, 0);
+    train_losses(&run, story->losses);
+    story->beyond = beyond(&run);
+    end(&run);
+}
+
+static void compare_embedded(struct mcp_cpu_world *world, const struct ranks_case *c, FILE *out)
+{
+    const struct ranks_case alone = {
+        c->model,         1, 1,     1,        1, 1, false,
+        MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 1, MCP_RECOMPUTE_NONE};
+    struct story one, many, plain;
+    train_embedded(world, &alone, true, EXACT_STEPS, &one);
+    train_embedded(world, &alone, true, 0, &plain);
+    train_embedded(world, c, false, EXACT_STEPS, &many);
+    tell(out, "embed_losses_apart", worst_of(many.losses, one.losses));
+    tell(out, "embed_plain_differs", memcmp(one.losses, plain.losses, sizeof one.losses) != 0);
+    tell(out, "embed_learnt", many.losses[RANKS_STEPS - 1] / many.losses[0]);
+    tell(out, "embed_bytes_beyond", many.beyond);
+}
+
 /* --- 1-bit Adam that goes on from a checkpoint --- */
 
 static const struct ranks_case frozen_cases[] = {
@@ -292,5 +337,8 @@ void run_numbers(struct mcp_cpu_world *world, FILE *out)
     for (int i = 0; i < NUM_HALVES; i++)
         if (ranks_world(&halves[i]) == mcp_cpu_world_size(world))
             compare_half(world, &halves[i], out);
+    for (int i = 0; i < NUM_EMBEDDED; i++)
+        if (ranks_world(&embedded[i]) == mcp_cpu_world_size(world))
+            compare_embedded(world, &embedded[i], out);
     run_frozen(world, out);
 }
