@@ -70,7 +70,7 @@ MPI_INCLUDES := $(if $(MPI_CC),$(patsubst -I%,-isystem %,$(shell $(MPI_CC) --sho
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all executors cuda-gate man deps check check-full tests asan tsan fuzz fuzzers torture report-check tensorboard-check bench bench-train predict validate demo \
+.PHONY: all executors cuda-gate mutants man deps check check-full tests asan tsan fuzz fuzzers torture report-check tensorboard-check bench bench-train predict validate demo \
         tidy format rules headers install help clean
 
 all: $(BUILD)/mcpplan executors      ## build the programs and the library
@@ -202,6 +202,9 @@ fuzzers: $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRC))
 torture: deps                        ## kill ranks of a run at random moments, KILLS times
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tools/torture.sh $(BUILD)/mcpplan $(KILLS)
+# In the sanitizers' folders of asan, so that little is built twice; MUTANTS names some of them.
+mutants:                             ## are kernels that are made wrong found? three minutes
+	$(Q)tools/mutants.sh build $(MUTANTS)
 cuda-gate: $(if $(NVCC),$(CUDA_OBJ) $(CUDA_PROGRAM))  ## kernels by nvcc: no warning, no spill; registers listed
 	$(if $(NVCC),$(Q)tools/cuda_gate.sh $(CUDA_HOME) $(BUILD)/cuda,@echo "cuda-gate: not run: no nvcc here, or CUDA=0")
 # What users see: reports in the browser that Debian has.

@@ -2,7 +2,7 @@
 #include "kit.h"
 
 /* Multiples of nothing, of 8, and larger than a block. */
-static const int64_t sizes[] = {1, 7, 64, 1000, 4096, 5001};
+static const int64_t sizes[] = {1, 7, 64, 1002, 4096, 5001};
 
 TEST(map_scale)
 {
