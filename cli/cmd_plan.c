@@ -276,7 +276,6 @@ static enum mcp_status search(struct mcp_context *ctx, const struct mcp_search_o
     view->space = space;
     view->asked = *asked;
     if (mcp_require_more(view->requirements)) {
-        MCP_TRY(mcp_plan_schedule_require(ctx, view->question->stack, space));
         MCP_TRY(choose(ctx, options, space, view, answer));
     } else {
         mcp_search(ctx->arena, view->question, space, options, answer);
@@ -287,7 +286,7 @@ static enum mcp_status search(struct mcp_context *ctx, const struct mcp_search_o
         compare_halves(ctx, options, view);
         return explain(ctx, options, view);
     }
-    mcp_plan_schedule_polish(ctx->arena, view->question, &answer->found[0]);
+    mcp_plan_schedule_polish(ctx->arena, view->question, view->requirements, &answer->found[0]);
     MCP_TRY(place_found(ctx, view));
     if (view->refine > 0)
         mcp_plan_refine(ctx, view->refine, options, answer, view);

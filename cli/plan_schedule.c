@@ -3,9 +3,11 @@
 
 #include "cli/output.h"
 #include "step/rows.h"
+#include "step/schedule.h"
 #include "step/schedule_csv.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- what is asked --- */
@@ -65,6 +67,24 @@ static void note_ignored(struct mcp_context *ctx, const char *path,
                  file->num_side_by_side);
 }
 
+/* Can the file's rows be played, whatever the plan? What cannot is named by its line. */
+static enum mcp_status check_rows(struct mcp_context *ctx, const char *path,
+                                  const struct mcp_schedule_file *file)
+{
+    int row, length = 0;
+    const struct mcp_plan plan = {.pipeline_parallel = file->pipeline_parallel,
+                                  .virtual_stages = file->virtual_stages,
+                                  .schedule = MCP_CUSTOM,
+                                  .placement = file->placement,
+                                  .rows = file->rows};
+    const char *fault = mcp_rows_fault(ctx->arena, &plan, file->num_microbatches);
+    if (fault == NULL)
+        return MCP_OK;
+    if (sscanf(fault, "schedule.rows[%d]: %n", &row, &length) == 1 && length > 0)
+        return mcp_fail(&ctx->err, MCP_FORMAT, "%s:%d: %s", path, file->lines[row], fault + length);
+    return mcp_fail(&ctx->err, MCP_FORMAT, "%s: %s", path, fault);
+}
+
 enum mcp_status mcp_plan_schedule_read(struct mcp_context *ctx, struct mcp_plan_args *args)
 {
     const char *text = args->schedule;
@@ -74,6 +94,7 @@ enum mcp_status mcp_plan_schedule_read(struct mcp_context *ctx, struct mcp_plan_
         return read_names(ctx, text, args);
     struct mcp_schedule_file *file = MCP_NEW(ctx->arena, struct mcp_schedule_file);
     MCP_TRY(mcp_schedule_csv_read(ctx->arena, text, file, &ctx->err));
+    MCP_TRY(check_rows(ctx, text, file));
     MCP_TRY(hold(ctx, args, MCP_KNOB_PIPELINE, file->pipeline_parallel));
     MCP_TRY(hold(ctx, args, MCP_KNOB_VIRTUAL_STAGES, file->virtual_stages));
     note_ignored(ctx, text, file);
@@ -110,25 +131,10 @@ void mcp_plan_schedule_note(struct mcp_context *ctx, const struct mcp_plan_args 
         mcp_note("%s does not run %s: planned as if it did", stack->name, text.data);
 }
 
-enum mcp_status mcp_plan_schedule_require(struct mcp_context *ctx, const struct mcp_stack *stack,
-                                          struct mcp_plan_space *space)
-{
-    unsigned schedules = mcp_space_schedules(space, stack);
-    if ((schedules & MCP_UNEVEN_SCHEDULES) == 0)
-        return mcp_fail(&ctx->err, MCP_USAGE,
-                        "--require looks at gpipe, 1f1b and interleaved alone; leave it out, or "
-                        "--schedule");
-    if ((schedules & ~(unsigned)MCP_UNEVEN_SCHEDULES) != 0) {
-        mcp_note("--require looks at gpipe, 1f1b and interleaved alone");
-        space->schedules = schedules & MCP_UNEVEN_SCHEDULES;
-    }
-    return MCP_OK;
-}
-
 /* --- what was found --- */
 
 void mcp_plan_schedule_polish(struct mcp_arena *arena, const struct mcp_question *question,
-                              struct mcp_found *found)
+                              const struct mcp_requirements *requirements, struct mcp_found *found)
 {
     struct mcp_error unused;
     struct mcp_plan plan = found->plan;
@@ -139,7 +145,9 @@ void mcp_plan_schedule_polish(struct mcp_arena *arena, const struct mcp_question
     struct mcp_prediction *prediction = MCP_NEW(scratch, struct mcp_prediction);
     if (mcp_plan_make_rows(arena, pricer, &plan, &unused) == MCP_OK) {
         mcp_estimate(pricer, &plan, prediction);
-        if (prediction->fits && prediction->iteration_s < found->iteration_s)
+        bool holds = prediction->fits &&
+                     mcp_require_broken_priced(requirements, question, &plan, prediction) == NULL;
+        if (holds && prediction->iteration_s < found->iteration_s)
             *found =
                 (struct mcp_found){plan, prediction->iteration_s, prediction->peak_memory_bytes};
     }

@@ -14,13 +14,10 @@ void mcp_plan_schedule_bound(const struct mcp_plan_args *args, struct mcp_plan_s
 void mcp_plan_schedule_note(struct mcp_context *ctx, const struct mcp_plan_args *args,
                             const struct mcp_stack *stack);
 
-/* Once a plan is found: better rows for it, where they were made in haste. */
+/* Once a plan is found: better rows for it, where they were made in haste, that meet what is
+ * required. */
 void mcp_plan_schedule_polish(struct mcp_arena *arena, const struct mcp_question *question,
-                              struct mcp_found *found);
-/* Planning under --require looks at schedules of whole backwards alone: narrows the space to
- * them, with a note, or fails where it holds none. */
-enum mcp_status mcp_plan_schedule_require(struct mcp_context *ctx, const struct mcp_stack *stack,
-                                          struct mcp_plan_space *space);
+                              const struct mcp_requirements *requirements, struct mcp_found *found);
 
 /* Bits of the schedules that the answer is the best of. */
 unsigned mcp_plan_schedules_looked_at(const struct mcp_plan_view *view);

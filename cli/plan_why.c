@@ -219,7 +219,7 @@ static const char *priced_text(struct mcp_arena *arena, const struct mcp_search_
                       mcp_show_integer(arena, record->milps), record->milps == 1 ? "" : "s");
 }
 
-/* The search looks no further beyond a rule than twice the best. */
+/* The search looks no further beyond a rule than twice the best, or than the best. */
 static void write_far_rule(struct mcp_text *out, const struct mcp_style *style,
                            const struct mcp_plan_view *view, const char *rule, const char *name)
 {
@@ -228,9 +228,12 @@ static void write_far_rule(struct mcp_text *out, const struct mcp_style *style,
         return;
     mcp_plan_point(out, style,
                    mcp_format(out->arena,
-                              "the %s rule costs nothing: all that it alone refuses %s more than "
-                              "twice as %s, or does not fit",
-                              name, memory ? "needs" : "takes", memory ? "much" : "long"));
+                              "the %s rule costs nothing: all that it alone refuses %s %s, or "
+                              "does not fit",
+                              name, memory ? "needs" : "takes",
+                              view->answer->beyond_factor < 2 ? "as long or longer"
+                              : memory                        ? "more than twice as much"
+                                                              : "more than twice as long"));
 }
 
 /* What keeping one of the article's rules costs here, in what is minimised. */

@@ -3,6 +3,7 @@
 
 #include "planner/choice_parts.h"
 #include "planner/ilp.h"
+#include "step/rows.h"
 
 #include <math.h>
 
@@ -97,7 +98,9 @@ static void choose(struct mcp_arena *arena, struct mcp_choice_pool *pool, struct
         if (out->count == 0 && pool->items[at].holds && pool->items[at].time_ns > pool->best_ns)
             at = pool->best;                /* as good within the solver's tolerance */
         bool holds = pool->items[at].holds; /* not only within a row's tolerance */
-        const struct mcp_tuple kept = {.found = pool->items[at].found};
+        struct mcp_tuple kept = {.found = pool->items[at].found};
+        if (mcp_schedule_is_made(kept.found.plan.schedule))
+            kept.found.plan.rows = NULL; /* the pool's: made again */
         if (holds)
             out->found[out->count++] = mcp_search_keep(arena, &pool->question, &kept, false);
         forbid(pool, ilp, at, holds);

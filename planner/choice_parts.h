@@ -23,9 +23,10 @@ struct mcp_choice_pool {
     const struct mcp_requirements *requirements;
     const struct mcp_choice_options *options;
     struct mcp_search search;
-    size_t at;               /* families looked into */
-    struct mcp_tuples heap;  /* those that may be split, least bound first */
-    struct mcp_tuple *looks; /* room for one family's */
+    struct mcp_families families; /* of all schedules, least bound first */
+    size_t at;                    /* families looked into */
+    struct mcp_tuples heap;       /* those that may be split, least bound first */
+    struct mcp_tuple *looks;      /* room for one family's */
     int splits, steered;
     int count;
     struct mcp_pooled *items; /* [MCP_MOST_POOL] */
@@ -41,6 +42,8 @@ enum { MCP_MOST_POOL = 1024 };
 void mcp_choice_pool_fill(struct mcp_choice_pool *pool);
 /* choice_split.c: the tuple's best split that meets what is required, into the pool. */
 void mcp_choice_pool_split(struct mcp_choice_pool *pool, struct mcp_tuple *tuple);
+/* The same of a tuple of which even splits alone are looked at, each recompute by itself. */
+void mcp_choice_pool_even(struct mcp_choice_pool *pool, const struct mcp_tuple *tuple);
 /* What a plan of the layout must beat to be of use. */
 int64_t mcp_choice_pool_cutoff(const struct mcp_choice_pool *pool, int layout);
 /* Prices what the tuple has found; true when it meets all that is required. */

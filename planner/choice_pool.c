@@ -95,42 +95,6 @@ bool mcp_choice_pool_add(struct mcp_choice_pool *pool, const struct mcp_tuple *t
     return item.holds;
 }
 
-/* --- tuples, the least bound first --- */
-
-static bool before(const struct mcp_tuple *a, const struct mcp_tuple *b)
-{
-    if (a->bound_ns != b->bound_ns)
-        return a->bound_ns < b->bound_ns;
-    if (a->layout != b->layout)
-        return a->layout < b->layout;
-    return a->index < b->index;
-}
-
-static void push(struct mcp_choice_pool *pool, const struct mcp_tuple *tuple)
-{
-    struct mcp_tuples *heap = &pool->heap;
-    heap->items = mcp_grow(pool->arena, heap->items, heap->count, &heap->capacity, sizeof *tuple);
-    size_t at = heap->count++;
-    for (; at > 0 && before(tuple, &heap->items[(at - 1) / 2]); at = (at - 1) / 2)
-        heap->items[at] = heap->items[(at - 1) / 2];
-    heap->items[at] = *tuple;
-}
-
-static struct mcp_tuple pop(struct mcp_tuples *heap)
-{
-    struct mcp_tuple top = heap->items[0], last = heap->items[--heap->count];
-    size_t at = 0, child;
-    while ((child = 2 * at + 1) < heap->count) {
-        child += child + 1 < heap->count && before(&heap->items[child + 1], &heap->items[child]);
-        if (!before(&heap->items[child], &last))
-            break;
-        heap->items[at] = heap->items[child];
-        at = child;
-    }
-    heap->items[at] = last;
-    return top;
-}
-
 /* --- families --- */
 
 struct mcp_look mcp_choice_pool_look(const struct mcp_choice_pool *pool, int layout,
@@ -158,7 +122,7 @@ static void take_tuple(struct mcp_choice_pool *pool, const struct mcp_look *look
         mcp_record_refuse(record, mcp_rule_required, 1);
         return;
     }
-    push(pool, tuple);
+    mcp_tuples_push(pool->arena, &pool->heap, tuple);
     if (tuple->state != MCP_TUPLE_FITS)
         return;
     record->fitting++;
@@ -211,7 +175,7 @@ static void open_orders(struct mcp_choice_pool *pool, struct mcp_family *family)
 
 static void tell(const struct mcp_choice_pool *pool)
 {
-    size_t all = pool->search.families[MCP_KEEPS_ALL].count;
+    size_t all = pool->families.count;
     if (pool->options->progress)
         pool->options->progress(pool->options->progress_context,
                                 (double)pool->at / (double)(all > 0 ? all : 1),
@@ -235,10 +199,21 @@ static bool orders_required(const struct mcp_choice_pool *pool)
     return false;
 }
 
+/* Splits it, or prices its even splits where it is one of those alone. */
+static void settle(struct mcp_choice_pool *pool, struct mcp_tuple *tuple)
+{
+    struct mcp_plan plan;
+    mcp_choices_plan(&pool->search.lots[tuple->layout].choices, tuple->index, &plan);
+    if (mcp_schedule_is_even(plan.schedule))
+        mcp_choice_pool_even(pool, tuple);
+    else
+        mcp_choice_pool_split(pool, tuple);
+}
+
 /* False: given up before all was settled. */
 static bool walk(struct mcp_choice_pool *pool, bool all_orders)
 {
-    const struct mcp_families *families = &pool->search.families[MCP_KEEPS_ALL];
+    const struct mcp_families *families = &pool->families;
     for (;;) {
         double family = INFINITY, tuple = INFINITY;
         if (pool->at < families->count)
@@ -256,8 +231,8 @@ static bool walk(struct mcp_choice_pool *pool, bool all_orders)
         if (family <= tuple) {
             open_family(pool, &families->items[pool->at++], all_orders);
         } else {
-            struct mcp_tuple next = pop(&pool->heap);
-            mcp_choice_pool_split(pool, &next);
+            struct mcp_tuple next = mcp_tuples_pop(&pool->heap);
+            settle(pool, &next);
         }
     }
 }
@@ -270,9 +245,22 @@ static int most_variants(const struct mcp_search *search)
     return most;
 }
 
+static void merge_families(struct mcp_choice_pool *pool)
+{
+    const struct mcp_families *a = &pool->search.families[MCP_KEEPS_ALL];
+    const struct mcp_families *b = &pool->search.even[MCP_KEEPS_ALL];
+    size_t i = 0, k = 0;
+    pool->families.items = MCP_ARRAY(pool->arena, a->count + b->count, struct mcp_family);
+    while (i < a->count || k < b->count) {
+        bool first = k == b->count || (i < a->count && a->items[i].bound <= b->items[k].bound);
+        pool->families.items[pool->families.count++] = first ? a->items[i++] : b->items[k++];
+    }
+}
+
 void mcp_choice_pool_fill(struct mcp_choice_pool *pool)
 {
-    const struct mcp_families *families = &pool->search.families[MCP_KEEPS_ALL];
+    const struct mcp_families *families = &pool->families;
+    merge_families(pool);
     bool all_orders = orders_required(pool);
     pool->items = MCP_ARRAY(pool->arena, MCP_MOST_POOL, struct mcp_pooled);
     pool->looks = MCP_ARRAY(pool->arena, most_variants(&pool->search), struct mcp_tuple);

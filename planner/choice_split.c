@@ -126,3 +126,25 @@ void mcp_choice_pool_split(struct mcp_choice_pool *pool, struct mcp_tuple *tuple
     if (options.better_than_ns > pool->best_ns)
         split(pool, tuple, &options, &best);
 }
+
+void mcp_choice_pool_even(struct mcp_choice_pool *pool, const struct mcp_tuple *tuple)
+{
+    bool fits = false;
+    struct mcp_search one = pool->search; /* of one recompute */
+    for (int r = 0; r < MCP_NUM_RECOMPUTES; r++) {
+        struct mcp_tuple found = *tuple;
+        int64_t cutoff_ns = mcp_choice_pool_cutoff(pool, tuple->layout);
+        struct mcp_look look = mcp_choice_pool_look(pool, tuple->layout, cutoff_ns);
+        if (!pool->search.recompute[r] || tuple->bound_ns >= cutoff_ns)
+            continue;
+        for (int i = 0; i < MCP_NUM_RECOMPUTES; i++)
+            one.recompute[i] = i == r;
+        look.search = &one;
+        mcp_look_even(&look, &found);
+        pool->search.record.priced += look.priced;
+        fits = fits || found.state == MCP_TUPLE_FITS;
+        if (found.state == MCP_TUPLE_FITS)
+            mcp_choice_pool_add(pool, &found);
+    }
+    pool->search.record.fitting += fits;
+}

@@ -54,7 +54,7 @@ static bool price(struct mcp_look *look, struct mcp_plan plan, enum mcp_recomput
 static void price_all(struct mcp_look *look, const struct mcp_plan *plan, struct mcp_tuple *tuple)
 {
     const struct mcp_search *search = look->search;
-    bool one = mcp_schedule_is_even(plan->schedule) && search->objective != MCP_OBJECTIVE_MEMORY;
+    bool one = mcp_schedule_is_even(plan->schedule) && mcp_none_is_fastest(search, plan);
     for (int r = 0; r < MCP_NUM_RECOMPUTES; r++)
         if (search->recompute[r] && price(look, *plan, (enum mcp_recompute)r, tuple) && one &&
             r == MCP_RECOMPUTE_NONE)

@@ -57,10 +57,6 @@ struct mcp_search_options {
     const volatile sig_atomic_t *stop; /* not 0: give the best so far. NULL: never */
 };
 
-/* Rows are made of many plans, so with less work each than for one alone; proofs are over
- * rows made so (step/synthesis.h). */
-#define MCP_SEARCH_ROWS_WORK 80000
-
 struct mcp_refused {
     const char *rule;
     int64_t count;
@@ -90,7 +86,9 @@ struct mcp_answer {
     struct mcp_found smallest; /* needs the least memory of uniform plans that keep all rules */
     bool has_beyond[2];
     struct mcp_found beyond[2]; /* the best that breaks the pipeline rule, the batch rule alone,
-                                   where it takes no more than twice as much */
+                                   where it takes no more than beyond_factor times as much */
+    double beyond_factor;       /* 2; 1: only what is better, where no schedule asked for is split
+                                   unevenly and time counts */
 };
 
 /* Plans refused by `rule` in the record. */

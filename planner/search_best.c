@@ -34,16 +34,23 @@ struct mcp_bar mcp_bar_at(const struct mcp_search *search, const struct mcp_foun
     return bar;
 }
 
-/* Nobody asks what breaking a rule gives where it takes more than twice as much. */
+double mcp_beyond_factor(const struct mcp_search *search)
+{
+    unsigned schedules = mcp_space_schedules(search->space, search->question->stack);
+    bool even = (schedules & MCP_UNEVEN_SCHEDULES) == 0;
+    return even && search->objective != MCP_OBJECTIVE_MEMORY ? 1 : 2;
+}
+
+/* Nobody asks what breaking a rule gives where it takes more than so many times as much. */
 static struct mcp_bar bar_beyond(const struct mcp_search *search, int class)
 {
     const struct mcp_tuple *best;
     if (class == MCP_KEEPS_ALL || mcp_leaders(search, MCP_KEEPS_ALL, 1, &best) == 0)
         return (struct mcp_bar){INT64_MAX, INT64_MAX};
-    struct mcp_found twice = best->found;
-    twice.iteration_s *= 2;
-    twice.peak_memory_bytes *= 2;
-    return mcp_bar_at(search, &twice);
+    struct mcp_found more = best->found;
+    more.iteration_s *= mcp_beyond_factor(search);
+    more.peak_memory_bytes *= (int64_t)mcp_beyond_factor(search);
+    return mcp_bar_at(search, &more);
 }
 
 struct mcp_bar mcp_common_bar(const struct mcp_search *search, int class, int top)
@@ -76,6 +83,7 @@ void mcp_search_answer(struct mcp_arena *arena, const struct mcp_search *search,
     out->found = MCP_ARRAY(arena, out->count, struct mcp_found);
     for (int i = 0; i < out->count; i++)
         out->found[i] = mcp_search_keep(arena, search->question, order[i], search->unlimited);
+    out->beyond_factor = mcp_beyond_factor(search);
     for (int k = 0; k < 2; k++) {
         const struct mcp_tuple *best;
         struct mcp_bar far = bar_beyond(search, MCP_BREAKS_PIPELINE + k), bar = far;

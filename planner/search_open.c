@@ -1,6 +1,8 @@
 /* planner/search_open.c: look into a family: refute by memory, bound, price. */
 #include "planner/search_parts.h"
 
+#include "step/rows.h"
+
 #include <math.h>
 
 void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question, int tensor_parallel)
@@ -61,16 +63,58 @@ static bool price_one(struct mcp_look *look, struct mcp_plan plan, enum mcp_reco
     return fits;
 }
 
-/* Without recompute if that fits: nothing is faster. Else, or where memory counts, all. */
+bool mcp_none_is_fastest(const struct mcp_search *search, const struct mcp_plan *plan)
+{
+    bool fills = mcp_schedule_is_made(plan->schedule) && plan->schedule != MCP_DUALPIPE_V;
+    return search->objective != MCP_OBJECTIVE_MEMORY && !fills;
+}
+
+/* Without recompute if that fits and nothing is faster; else all. */
 static void price_uniform(struct mcp_look *look, const struct mcp_plan *plan,
                           struct mcp_tuple *tuple)
 {
-    const struct mcp_search *search = look->search;
-    bool all = search->objective == MCP_OBJECTIVE_MEMORY;
+    bool one = mcp_none_is_fastest(look->search, plan);
     for (int r = 0; r < MCP_NUM_RECOMPUTES; r++)
-        if (search->recompute[r] && price_one(look, *plan, (enum mcp_recompute)r, tuple) &&
-            r == MCP_RECOMPUTE_NONE && !all)
+        if (look->search->recompute[r] && price_one(look, *plan, (enum mcp_recompute)r, tuple) &&
+            r == MCP_RECOMPUTE_NONE && one)
             return;
+}
+
+/* The least bound of its even splits; REFUTED where none can hold a microbatch. */
+static void bound_even(struct mcp_look *look, struct mcp_plan plan, struct mcp_tuple *tuple)
+{
+    const struct mcp_search *search = look->search;
+    struct mcp_arena *scratch = look->desk->scratch;
+    struct mcp_rows_order order = {scratch, look->desk->pricer, search->unlimited, look->cutoff_ns};
+    int64_t least = INT64_MAX;
+    tuple->state = MCP_TUPLE_OPEN;
+    if (plan.schedule == MCP_CUSTOM) /* its rows may hold whole backwards */
+        return;
+    for (int r = 0; r < MCP_NUM_RECOMPUTES; r++) {
+        struct mcp_mark mark = mcp_arena_mark(scratch);
+        if (!search->recompute[r])
+            continue;
+        mcp_plan_uniform_chunks(scratch, &plan, search->question->model->num_layers,
+                                (enum mcp_recompute)r);
+        int64_t bound_ns = mcp_search_rows_bound_ns(&order, &plan);
+        least = bound_ns < least ? bound_ns : least;
+        mcp_arena_rewind(scratch, mark);
+    }
+    tuple->bound_ns = least > tuple->bound_ns ? least : tuple->bound_ns;
+    if (least == INT64_MAX)
+        tuple->state = MCP_TUPLE_REFUTED;
+    else if (tuple->bound_ns > look->cutoff_ns)
+        tuple->state = MCP_TUPLE_BOUNDED;
+}
+
+void mcp_look_even(struct mcp_look *look, struct mcp_tuple *tuple)
+{
+    struct mcp_plan plan;
+    mcp_choices_plan(&look->lot->choices, tuple->index, &plan);
+    tuple->split = tuple->proven = true;
+    price_uniform(look, &plan, tuple);
+    if (tuple->state == MCP_TUPLE_OPEN)
+        tuple->state = MCP_TUPLE_REFUTED;
 }
 
 static bool reaches(const struct mcp_look *look, const struct mcp_floor *floor)
@@ -186,6 +230,7 @@ void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
                    struct mcp_tuple *out)
 {
     const struct mcp_lot *lot = look->lot;
+    const struct mcp_search *search = look->search;
     int orders = lot->choices.rank_orders.count, count = lot->variants / orders;
     bool any = order_reaches(look, family, order);
     for (int i = 0; i < count; i++) {
@@ -204,6 +249,10 @@ void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
             continue;
         }
         tuple->state = MCP_TUPLE_OPEN;
+        if (mcp_schedule_is_even(plan.schedule) && search->objective != MCP_OBJECTIVE_MEMORY) {
+            bound_even(look, plan, tuple);
+            continue;
+        }
         tuple->split = tuple->proven = mcp_schedule_is_even(plan.schedule);
         price_uniform(look, &plan, tuple);
         lower_bar(look, tuple);

@@ -47,7 +47,8 @@ enum mcp_tuple_state {
     MCP_TUPLE_BOUNDED, /* cannot win */
     MCP_TUPLE_REFUTED, /* memory: no split fits */
     MCP_TUPLE_FITS,    /* a plan was priced that fits */
-    MCP_TUPLE_OPEN,    /* uniform plans do not fit, a split might */
+    MCP_TUPLE_OPEN,    /* uniform plans do not fit, a split might; of schedules of which even
+                          splits alone are looked at: bounded, not priced yet */
     MCP_TUPLE_COUNTED  /* refuted like that with the first rank order, and counted there */
 };
 
@@ -67,6 +68,11 @@ struct mcp_tuples {
     struct mcp_tuple *items;
     size_t count, capacity;
 };
+
+/* search_heap.c: the least bound first, of equals by layout and index. */
+void mcp_tuples_push(struct mcp_arena *arena, struct mcp_tuples *heap,
+                     const struct mcp_tuple *tuple);
+struct mcp_tuple mcp_tuples_pop(struct mcp_tuples *heap);
 
 struct mcp_lot { /* one layout */
     struct mcp_layout layout;
@@ -152,14 +158,16 @@ struct mcp_look {
 const char *mcp_family_refuted(const struct mcp_look *look, const struct mcp_family *family);
 /* Can the family's slots alone end in time, in any rank order? */
 bool mcp_family_reaches(const struct mcp_look *look, const struct mcp_family *family);
-/* Looks into the variants with that order; out: [lot->variants / rank orders]. */
+/* Looks into the variants with that order; out: [lot->variants / rank orders]. Where even
+ * splits alone are looked at and time counts, they are bounded and left for mcp_look_even(). */
 void mcp_look_into(struct mcp_look *look, struct mcp_family *family, int order,
                    struct mcp_tuple *out);
 /* --- search_rows.c: schedules of which even splits alone are looked at --- */
 
 /* Sets plan->rows where its schedule's name does not say them, as the search makes them: of
  * equal prices the same. Chunks are there; rows go to the arena. false: not
- * even a microbatch fits, or nothing can take less than cutoff_ns, which *bounded says. True at once for the three schedules of whole backwards. */
+ * even a microbatch fits, or nothing can take less than cutoff_ns, which *bounded says. True at
+ * once for the three schedules of whole backwards. */
 struct mcp_rows_order {
     struct mcp_arena *arena;
     struct mcp_pricer *pricer;
@@ -167,10 +175,17 @@ struct mcp_rows_order {
     int64_t cutoff_ns;
 };
 bool mcp_search_order(const struct mcp_rows_order *order, struct mcp_plan *plan, bool *bounded);
+/* What no rows, or no rows that are made here, beat; INT64_MAX: not even a microbatch fits. */
+int64_t mcp_search_rows_bound_ns(const struct mcp_rows_order *order, const struct mcp_plan *plan);
 /* The first broken rule besides the lack of such rows; NULL: none. */
 const char *mcp_search_illegal(const struct mcp_question *question, const struct mcp_plan *plan);
 /* mcp_rule_zb_v, or NULL. */
 const char *mcp_search_stands_for(const struct mcp_search *search, const struct mcp_plan *plan);
+/* Is an even split without recompute never slower than with, if it fits? Rows that are made hold
+ * as much as there is room for: those of leaner microbatches may be faster. */
+bool mcp_none_is_fastest(const struct mcp_search *search, const struct mcp_plan *plan);
+/* search_open.c: prices the tuple's even splits that beat cutoff_ns. */
+void mcp_look_even(struct mcp_look *look, struct mcp_tuple *tuple);
 /* search_split.c: the tuple's best split that beats cutoff_ns. */
 void mcp_look_split(struct mcp_look *look, int max_milps, struct mcp_tuple *tuple);
 void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question, int tensor_parallel);
@@ -185,6 +200,9 @@ struct mcp_bar {
 struct mcp_bar mcp_bar_at(const struct mcp_search *search, const struct mcp_found *found);
 /* The last of the plans to keep; as far as anybody asks while there are fewer. */
 struct mcp_bar mcp_common_bar(const struct mcp_search *search, int class, int top);
+/* Plans that break a rule are of interest up to so many times the best that keeps all: 1 where
+ * making rows is what the search takes longest for. */
+double mcp_beyond_factor(const struct mcp_search *search);
 /* A layout has to beat its own best too: only one of its plans is kept. */
 struct mcp_bar mcp_bar_of(const struct mcp_search *search, const struct mcp_lot *lot, int class,
                           struct mcp_bar common);

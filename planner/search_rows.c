@@ -22,11 +22,24 @@ bool mcp_search_order(const struct mcp_rows_order *order, struct mcp_plan *plan,
     *bounded = fits && problem.bound_ns > order->cutoff_ns;
     if (fits && !*bounded && lacks_rows(plan)) {
         struct mcp_error unused;
-        problem.synthesis.max_work = MCP_SEARCH_ROWS_WORK;
+        problem.synthesis.quick = true;
+        if (order->cutoff_ns < INT64_MAX) /* prices may be a little less than synthesis thinks */
+            problem.synthesis.give_up_ns = order->cutoff_ns + order->cutoff_ns / 64;
         fits = mcp_rows_make(order->arena, &problem, plan, &unused) == MCP_OK;
+        *bounded = fits && plan->rows == NULL;
     }
     mcp_arena_free(scratch);
     return fits && !*bounded;
+}
+
+int64_t mcp_search_rows_bound_ns(const struct mcp_rows_order *order, const struct mcp_plan *plan)
+{
+    struct mcp_arena *scratch = mcp_arena_new();
+    struct mcp_rows_problem problem =
+        mcp_rows_problem(scratch, order->pricer, plan, order->unlimited);
+    int64_t bound_ns = problem.synthesis.limit_bytes != NULL ? problem.bound_ns : INT64_MAX;
+    mcp_arena_free(scratch);
+    return bound_ns;
 }
 
 /* Rows that were given: for as many microbatches as the plan has? */
@@ -53,5 +66,9 @@ const char *mcp_search_stands_for(const struct mcp_search *search, const struct 
     unsigned schedules = mcp_space_schedules(search->space, search->question->stack);
     bool less = plan->schedule == MCP_V_HALF || plan->schedule == MCP_V_MIN;
     bool other = (schedules >> MCP_ZB_V & 1) != 0 && search->objective != MCP_OBJECTIVE_MEMORY;
-    return less && other ? mcp_rule_zb_v : NULL;
+    struct mcp_plan sibling = *plan;
+    sibling.schedule = MCP_ZB_V;
+    bool allowed =
+        search->refuse == NULL || search->refuse(search->refuse_context, &sibling) == NULL;
+    return less && other && allowed ? mcp_rule_zb_v : NULL;
 }

@@ -5,6 +5,8 @@
 #include "step/pipeline_bound.h"
 #include "step/schedule.h"
 
+#define MCP_ROWS_WORK 1500000 /* slots to play for the rows of one plan: some 0.1 s */
+
 static int64_t busy_ns(const struct mcp_slot_price *slot)
 {
     return slot->lead_ns + slot->body_ns + slot->send_ns;
@@ -127,9 +129,11 @@ static int64_t bound_ns(struct mcp_arena *arena, struct mcp_synthesis synthesis,
 {
     int64_t *limit = MCP_ARRAY(arena, plan->pipeline_parallel, int64_t);
     for (int r = 0; r < plan->pipeline_parallel; r++) {
-        limit[r] = is_synthesised(plan->schedule) ? synthesis.limit_bytes[r] : INT64_MAX;
+        bool made = is_synthesised(plan->schedule); /* within their limit, then */
+        int64_t working = made || room_bytes == NULL ? 0 : working_bytes(plan, priced, r);
+        limit[r] = made ? synthesis.limit_bytes[r] : INT64_MAX;
         if (room_bytes != NULL)
-            limit[r] = smaller(limit[r], room_bytes[r] + working_bytes(plan, priced, r));
+            limit[r] = smaller(limit[r], room_bytes[r] + working);
     }
     synthesis.limit_bytes = limit;
     return mcp_synthesis_bound_ns(&synthesis);
@@ -210,13 +214,14 @@ enum mcp_status mcp_rows_make(struct mcp_arena *arena, const struct mcp_rows_pro
                               struct mcp_plan *plan, struct mcp_error *err)
 {
     const struct mcp_synthesis *synthesis = &problem->synthesis;
+    int64_t time_ns = 0;
     struct mcp_schedule_row *rows =
         MCP_ARRAY(arena, plan->pipeline_parallel, struct mcp_schedule_row);
     if (plan->schedule == MCP_DUALPIPE_V)
         MCP_TRY(make_dualpipe_v(arena, synthesis->num_microbatches, plan, rows, err));
     else
-        MCP_TRY(mcp_synthesize(arena, synthesis, rows, NULL, err));
-    plan->rows = rows;
+        MCP_TRY(mcp_synthesize(arena, synthesis, rows, &time_ns, err));
+    plan->rows = time_ns < INT64_MAX ? rows : NULL;
     return MCP_OK;
 }
 
@@ -226,6 +231,7 @@ enum mcp_status mcp_plan_make_rows(struct mcp_arena *arena, struct mcp_pricer *p
     struct mcp_arena *scratch = mcp_arena_new();
     bool unlimited = plan->schedule == MCP_DUALPIPE_V; /* its order is one, whatever fits */
     struct mcp_rows_problem problem = mcp_rows_problem(scratch, pricer, plan, unlimited);
+    problem.synthesis.max_work = MCP_ROWS_WORK;
     enum mcp_status status =
         problem.synthesis.limit_bytes != NULL
             ? mcp_rows_make(arena, &problem, plan, err)

@@ -28,7 +28,8 @@ bool mcp_schedule_is_made(enum mcp_schedule schedule);
 /* Sets plan->rows, in `arena`. Only of a schedule that is made.
  * MCP_INFEASIBLE where limit_bytes cannot even hold a microbatch; MCP_INVALID where
  * DualPipeV has too few microbatches. */
-/* The same for a problem of that plan which is at hand: limit_bytes and max_work are its. */
+/* The same for a problem of that plan which is at hand: limit_bytes, max_work, quick and
+ * give_up_ns are its. Rows are NULL where all that were made take longer than give_up_ns. */
 enum mcp_status mcp_rows_make(struct mcp_arena *arena, const struct mcp_rows_problem *problem,
                               struct mcp_plan *plan, struct mcp_error *err);
 enum mcp_status mcp_plan_make_rows(struct mcp_arena *arena, struct mcp_pricer *pricer,

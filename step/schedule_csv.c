@@ -28,6 +28,8 @@ struct reader {
     struct mcp_error *err;
     const char *name;
     int row, column; /* of the cell, from 0 */
+    int line;        /* of the file, from 1: empty ones are no rows */
+    int lines[MCP_MAX_PIPELINE];
     const char *cell;
     struct found *found;
     size_t count, capacity;
@@ -36,8 +38,8 @@ struct reader {
 
 static enum mcp_status fail(const struct reader *in, const char *why)
 {
-    return mcp_fail(in->err, MCP_FORMAT, "%s: row %d, column %d: \"%.40s\" %s", in->name,
-                    in->row + 1, in->column + 1, mcp_printable(in->arena, in->cell), why);
+    return mcp_fail(in->err, MCP_FORMAT, "%s:%d: column %d: \"%.40s\" %s", in->name, in->line,
+                    in->column + 1, mcp_printable(in->arena, in->cell), why);
 }
 
 /* Digits at *at, which moves behind them; -1: none or too large. */
@@ -151,7 +153,8 @@ static enum mcp_status read_cell(struct reader *in, const char *begin, const cha
 static enum mcp_status read_line(struct reader *in, const char *at, const char *end)
 {
     if (in->row >= MCP_MAX_PIPELINE)
-        return mcp_fail(in->err, MCP_FORMAT, "%s: more than %d rows", in->name, MCP_MAX_PIPELINE);
+        return mcp_fail(in->err, MCP_FORMAT, "%s:%d: more than %d rows", in->name, in->line,
+                        MCP_MAX_PIPELINE);
     size_t before = in->count;
     for (in->column = 0; at <= end; in->column++) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
@@ -160,8 +163,8 @@ static enum mcp_status read_line(struct reader *in, const char *at, const char *
         at = comma + 1;
     }
     if (in->count == before)
-        return mcp_fail(in->err, MCP_FORMAT, "%s: row %d: no action", in->name, in->row + 1);
-    in->row++;
+        return mcp_fail(in->err, MCP_FORMAT, "%s:%d: no action", in->name, in->line);
+    in->lines[in->row++] = in->line;
     return MCP_OK;
 }
 
@@ -170,6 +173,7 @@ static enum mcp_status read_lines(struct reader *in, const char *at, const char 
     while (at < end) {
         const char *feed = memchr(at, '\n', (size_t)(end - at));
         const char *line_end = feed ? feed : end;
+        in->line++;
         if (line_end > at && line_end[-1] == '\r')
             line_end--;
         if (line_end > at)
@@ -186,12 +190,11 @@ static enum mcp_status refuse_place(const struct reader *in, const struct found 
     const struct mcp_schedule_file *out = in->out;
     int loop = mcp_placed_rank(MCP_PLACEMENT_LOOP, out->pipeline_parallel, action->stage);
     int v = mcp_placed_rank(MCP_PLACEMENT_V, out->pipeline_parallel, action->stage);
-    return mcp_fail(
-        in->err, MCP_FORMAT,
-        "%s: row %d, column %d: stage %d is on rank %d; of %d ranks rank %d holds it in "
-        "a loop, rank %d there and back",
-        in->name, action->row + 1, action->column + 1, action->stage, action->row,
-        out->pipeline_parallel, loop, v);
+    return mcp_fail(in->err, MCP_FORMAT,
+                    "%s:%d: column %d: stage %d is on rank %d; of %d ranks rank %d holds it in "
+                    "a loop, rank %d there and back",
+                    in->name, in->lines[action->row], action->column + 1, action->stage,
+                    action->row, out->pipeline_parallel, loop, v);
 }
 
 /* The first action that `placement` has on another rank; NULL: none. */
@@ -228,6 +231,8 @@ static void fill_rows(struct reader *in)
 {
     struct mcp_schedule_file *out = in->out;
     out->rows = MCP_ARRAY(in->arena, out->pipeline_parallel, struct mcp_schedule_row);
+    out->lines = MCP_ARRAY(in->arena, out->pipeline_parallel, int);
+    memcpy(out->lines, in->lines, (size_t)out->pipeline_parallel * sizeof *out->lines);
     for (size_t i = 0; i < in->count; i++)
         out->rows[in->found[i].row].num_actions++;
     for (int r = 0; r < out->pipeline_parallel; r++) {

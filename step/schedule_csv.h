@@ -38,11 +38,12 @@ struct mcp_schedule_file {
     int num_microbatches;          /* the largest named, and one */
     enum mcp_placement placement;  /* the one that has each stage where the file has it */
     struct mcp_schedule_row *rows; /* [pipeline_parallel] */
+    int *lines;                    /* [pipeline_parallel] of the file, from 1: rows' */
     int ignored[MCP_NUM_CSV_ACTIONS];
     int num_side_by_side;
 };
 
-/* Refused with row, column and value: what is no action, a stage on two ranks or on one
+/* Refused with line, column and value: what is no action, a stage on two ranks or on one
  * where neither placement has it. Whether each microbatch passes each stage and whether the
  * rows can be played is asked of mcp_legal(). */
 enum mcp_status mcp_schedule_csv_read(struct mcp_arena *arena, const char *path,

@@ -6,6 +6,9 @@
 #define PERIOD 48 /* parts; a slot of equal stages takes a third of them over v */
 #define MAX_STAY ((int64_t)8 * PERIOD)
 #define NUM_KEPT 4
+#define QUICK_GAP                                                                                  \
+    (PERIOD / 2) /* with this, equal stays and quick policies most often come
+                                  near what all of them give */
 
 /* What was found: the best rows and patterns, of different times each. */
 struct found {
@@ -38,6 +41,7 @@ static const struct shape v_shapes[] = {
     {{0, 0, 0, 0}, {1, 2, 1, 2}}, {{0, 0, 0, 0}, {2, 2, 3, 3}},
 };
 
+static const struct mcp_synth_policy quick_policies[] = {{50, 0, 64}, {50, 60, 64}, {0, 0, 8}};
 static const struct mcp_synth_policy first_policies[] = {
     {0, 0, 0}, {0, 0, 1}, {50, 60, 1}, {50, 60, 64}};
 static const struct mcp_synth_policy policies[] = {
@@ -235,6 +239,24 @@ static void repair(struct search *search, int64_t max_work)
         }
 }
 
+static void try_quick(struct search *search)
+{
+    struct mcp_synth *s = search->synth;
+    int64_t bound = mcp_synthesis_bound_ns(s->problem);
+    struct mcp_synth_pattern pattern;
+    bool v = s->problem->placement == MCP_PLACEMENT_V && s->v > 1;
+    if (!largest(s, v ? &v_shapes[1] : &loop_shapes[1], QUICK_GAP, &pattern) ||
+        !mcp_synth_order_by_pattern(s, &pattern))
+        return;
+    for (size_t i = 0; i < MCP_COUNT_OF(quick_policies); i++) {
+        int64_t best = search->num_found > 0 ? search->found[0].time_ns : INT64_MAX;
+        if (best <= bound)
+            return;
+        s->give_up_ns = best < s->give_up_ns ? best : s->give_up_ns;
+        play(search, &quick_policies[i]);
+    }
+}
+
 /* One after the other, each until so many tenths of the work are done. */
 static const struct {
     void (*look)(struct search *search, int64_t max_work);
@@ -247,6 +269,10 @@ static void look(struct search *search)
     int64_t work = problem->max_work > 0 ? problem->max_work : MCP_SYNTHESIS_WORK;
     int64_t bound = mcp_synthesis_bound_ns(problem);
     try_zb_v(search);
+    try_quick(search);
+    if (problem->quick)
+        return;
+    search->synth->give_up_ns = INT64_MAX;
     for (size_t i = 0; i < MCP_COUNT_OF(steps); i++) {
         if (search->num_found > 0 && search->found[0].time_ns <= bound)
             return;
@@ -291,6 +317,7 @@ static struct mcp_synth *synth_new(struct mcp_arena *scratch, const struct mcp_s
     s->m = problem->num_microbatches;
     s->ordered = 2 * s->v * s->m;
     s->length = 3 * s->v * s->m;
+    s->give_up_ns = problem->quick && problem->give_up_ns > 0 ? problem->give_up_ns + 1 : INT64_MAX;
     size_t stages = (size_t)s->p * (size_t)s->v, p = (size_t)s->p;
     s->rank_of = MCP_ARRAY(scratch, stages, int);
     s->chunk_of = MCP_ARRAY(scratch, stages, int);
@@ -351,9 +378,13 @@ enum mcp_status mcp_synthesize(struct mcp_arena *arena, const struct mcp_synthes
     struct mcp_arena *scratch = mcp_arena_new();
     struct search search = {.synth = synth_new(scratch, problem)};
     look(&search);
-    to_rows(arena, search.synth, search.found[0].rows, rows);
+    int64_t time = INT64_MAX;
+    if (search.num_found > 0) {
+        time = mcp_synth_time(search.synth, search.found[0].rows).time_ns;
+        to_rows(arena, search.synth, search.found[0].rows, rows);
+    }
     if (time_ns)
-        *time_ns = mcp_synth_time(search.synth, search.found[0].rows).time_ns;
+        *time_ns = time;
     mcp_arena_free(scratch);
     return MCP_OK;
 }

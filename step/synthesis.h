@@ -47,14 +47,20 @@ struct mcp_synthesis {
      * first slot to its last, as papers do. false: by the end of the last rank. */
     bool no_barrier;
     int64_t max_work; /* slots to play while looking; 0: MCP_SYNTHESIS_WORK */
+    /* The published order and one pattern under a few policies, nothing after: for plans that are
+     * compared. Rows that take longer than give_up_ns, where that is not 0, are of no use then:
+     * found to be so they are not finished. With a barrier alone. */
+    bool quick;
+    int64_t give_up_ns;
 };
 
-#define MCP_SYNTHESIS_WORK 5000000 /* some 0.3 s */
+#define MCP_SYNTHESIS_WORK 5000000 /* some 0.4 s */
 
 /* rows: [pipeline], each of 3 x virtual_stages x num_microbatches actions in `arena`, forward,
  * backward_input and backward_weight; microbatches of a chunk in order. *time_ns, NULL
  * allowed: what they take in the sense of no_barrier. MCP_INFEASIBLE where a rank cannot
- * keep one microbatch of each of its chunks. */
+ * keep one microbatch of each of its chunks. INT64_MAX, and rows not set, where all take
+ * longer than give_up_ns. */
 enum mcp_status mcp_synthesize(struct mcp_arena *arena, const struct mcp_synthesis *problem,
                                struct mcp_schedule_row *rows, int64_t *time_ns,
                                struct mcp_error *err);

@@ -11,10 +11,11 @@
 
 struct rank_state {
     int64_t free_ns, first_ns, kept_bytes;
-    int head;    /* first of the order that has not run */
-    int done;    /* slots run */
-    int weights; /* W run, of those that wait */
-    int waiting; /* B run */
+    int64_t left_ns; /* slots that have not run, and the tail */
+    int head;        /* first of the order that has not run */
+    int done;        /* slots run */
+    int weights;     /* W run, of those that wait */
+    int waiting;     /* B run */
 };
 
 struct event {
@@ -52,7 +53,8 @@ struct mcp_synth_greedy *mcp_synth_greedy_new(const struct mcp_synth *s)
     g->ahead = MCP_ARRAY(s->scratch, 2 * slots, int64_t);
     g->ran = MCP_ARRAY(s->scratch, 2 * slots, bool);
     g->weight = MCP_ARRAY(s->scratch, slots, struct mcp_synth_slot);
-    /* One event for each slot run and each message; one more for each wait, which a message ends. */
+    /* One event for each slot run and each message; one more for each wait, which a message
+     * ends. */
     g->heap = MCP_ARRAY(s->scratch, 8 * slots + p, struct event);
     return g;
 }
@@ -116,18 +118,19 @@ static void consider(struct mcp_synth *s, const struct mcp_synth_policy *policy,
         return;
     int place = s->position[mcp_synth_ordered(s, rank, slot)];
     int64_t change = mcp_synth_change_bytes(s, stage, slot.pass);
+    bool late = arrival > state->free_ns;
+    if (late ? arrival >= choice->soon_ns : choice->found && place >= choice->place)
+        return; /* whether it fits or not */
     if (slot.pass == MCP_SYNTH_F &&
         (place - state->head > policy->window || !leaves_room(s, rank, place, change)))
         return;
     bool full = change > 0 && state->kept_bytes + change > s->problem->limit_bytes[rank];
     if (full && state->weights == state->waiting)
         return;
-    if (arrival > state->free_ns) {
-        if (arrival < choice->soon_ns) {
-            choice->soon_ns = arrival;
-            choice->soon_place = place;
-        }
-    } else if (!choice->found || place < choice->place) {
+    if (late) {
+        choice->soon_ns = arrival;
+        choice->soon_place = place;
+    } else {
         choice->found = true;
         choice->flush = full;
         choice->slot = slot;
@@ -198,6 +201,7 @@ static void run(struct mcp_synth *s, int rank, struct mcp_synth_slot slot)
         state->first_ns = state->free_ns;
     s->played[(size_t)rank * (size_t)s->length + (size_t)state->done++] = slot;
     state->free_ns += s->pass_ns[stage][slot.pass];
+    state->left_ns -= s->pass_ns[stage][slot.pass];
     state->kept_bytes += mcp_synth_change_bytes(s, stage, slot.pass);
     if (slot.pass == MCP_SYNTH_W) {
         state->weights++;
@@ -247,6 +251,15 @@ static void decide(struct mcp_synth *s, const struct mcp_synth_policy *policy, i
         push(g, choice.soon_ns, rank);
 }
 
+static int64_t all_ns(const struct mcp_synth *s, int rank)
+{
+    int64_t sum = 0;
+    for (int c = 0; c < s->v; c++)
+        for (int pass = 0; pass < MCP_SYNTH_PASSES; pass++)
+            sum += s->pass_ns[mcp_synth_stage(s, rank, c)][pass];
+    return s->m * sum + (s->problem->tail_ns ? s->problem->tail_ns[rank] : 0);
+}
+
 static void begin(struct mcp_synth *s)
 {
     struct mcp_synth_greedy *g = s->greedy;
@@ -264,9 +277,16 @@ static void begin(struct mcp_synth *s)
     g->num_events = 0;
     for (int r = 0; r < s->p; r++) {
         int64_t release = s->problem->release_ns ? s->problem->release_ns[r] : 0;
-        g->ranks[r] = (struct rank_state){.free_ns = release};
+        g->ranks[r] = (struct rank_state){.free_ns = release, .left_ns = all_ns(s, r)};
         push(g, release, r);
     }
+}
+
+static int64_t gave_up(struct mcp_synth *s)
+{
+    for (int r = 0; r < s->p; r++)
+        s->work += s->greedy->ranks[r].done;
+    return NEVER;
 }
 
 int64_t mcp_synth_play(struct mcp_synth *s, const struct mcp_synth_policy *policy)
@@ -279,6 +299,8 @@ int64_t mcp_synth_play(struct mcp_synth *s, const struct mcp_synth_policy *polic
         if (event.at_ns < state->free_ns || state->done == s->length)
             continue;
         state->free_ns = event.at_ns; /* idle until now */
+        if (!s->problem->no_barrier && state->free_ns + state->left_ns >= s->give_up_ns)
+            return gave_up(s);
         decide(s, policy, event.rank);
     }
     s->work += (int64_t)s->p * s->length;

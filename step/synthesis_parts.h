@@ -26,6 +26,8 @@ struct mcp_synth { /* p ranks of v chunks, m microbatches */
     /* [p v] from the end of F and B to when their consumer can start: less its lead. */
     int64_t (*delay_ns)[2];
     int64_t work; /* slots played so far */
+    /* From where on what list scheduling gives is of no use, with a barrier; INT64_MAX. */
+    int64_t give_up_ns;
 
     /* The order that list scheduling follows: forwards and backwards of each rank. */
     int *position;  /* [p][2][v][m] */
@@ -92,7 +94,7 @@ void mcp_synth_zb_v(const struct mcp_synth *s, struct mcp_synth_slot *rows);
 /* --- synthesis_greedy.c --- */
 
 struct mcp_synth_greedy *mcp_synth_greedy_new(const struct mcp_synth *s);
-/* Sets played; returns what it takes, INT64_MAX where it came to a stop. */
+/* Sets played; returns what it takes, INT64_MAX where it came to a stop or gave up. */
 int64_t mcp_synth_play(struct mcp_synth *s, const struct mcp_synth_policy *policy);
 
 /* --- synthesis_times.c --- */

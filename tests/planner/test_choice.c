@@ -108,6 +108,40 @@ ParameterizedTest(struct case_required *c, choice, requirements_hold)
     mcp_arena_free(l.arena);
 }
 
+/* Schedules of which even splits alone are looked at are chosen from too. */
+Test(choice, every_schedule)
+{
+    static const char *const texts[] = {"schedule!=interleaved", "peak_memory_frac<=0.5",
+                                        "schedule in v-half,zb-h1"};
+    struct loaded l;
+    struct mcp_answer chosen, searched;
+    struct mcp_error err = {""};
+    struct mcp_plan_space space = mcp_space_default();
+    const struct mcp_search_options options = {.top = 1, .num_threads = 1};
+    const struct mcp_requirements none = {0, NULL};
+    load_question(&l, "llama-3.1-8b", "dgx-h100:2", 32, 8192);
+    space.schedules = (1u << MCP_V_MIN) * 2 - 1;
+    space.knobs[MCP_KNOB_PIPELINE] = (struct mcp_interval){true, 2, 4};
+    mcp_choose(l.arena, &l.question, &space, &none, &pool, &chosen);
+    mcp_search(l.arena, &l.question, &space, &options, &searched);
+    cr_assert(gt(int, chosen.count, 0));
+    cr_expect(eq(dbl, chosen.found[0].iteration_s, searched.found[0].iteration_s));
+    for (int i = 0; i < 3; i++) {
+        struct mcp_prediction *p = MCP_NEW(l.arena, struct mcp_prediction);
+        struct mcp_plan_space narrowed = space;
+        const struct mcp_requirements list = require(l.arena, &texts[i], 1);
+        cr_assert(mcp_require_bound(&list, &narrowed, &err) == MCP_OK, "%s", err.text);
+        mcp_choose(l.arena, &l.question, &narrowed, &list, &pool, &chosen);
+        cr_assert(gt(int, chosen.count, 0), "%s", texts[i]);
+        mcp_estimate(mcp_pricer_new(l.arena, &l.question), &chosen.found[0].plan, p);
+        cr_expect(eq(dbl, p->iteration_s, chosen.found[0].iteration_s), "%s", texts[i]);
+        cr_expect(mcp_require_broken_priced(&list, &l.question, &chosen.found[0].plan, p) == NULL,
+                  "%s", texts[i]);
+        cr_expect(ge(dbl, p->iteration_s, searched.found[0].iteration_s));
+    }
+    mcp_arena_free(l.arena);
+}
+
 /* Runners-up have other degrees. */
 Test(choice, runners_up_differ)
 {

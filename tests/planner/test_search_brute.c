@@ -50,7 +50,7 @@ static bool has_rows(struct force *f, struct mcp_arena *scratch, struct mcp_plan
     if (!mcp_schedule_is_made(plan->schedule))
         return true;
     struct mcp_rows_problem problem = mcp_rows_problem(scratch, f->pricer, plan, false);
-    problem.synthesis.max_work = MCP_SEARCH_ROWS_WORK;
+    problem.synthesis.quick = true;
     return problem.synthesis.limit_bytes != NULL &&
            mcp_rows_make(scratch, &problem, plan, &err) == MCP_OK;
 }

@@ -77,11 +77,12 @@ ParameterizedTestParameters(schedule_csv, refuses)
 {
     static struct case_refused cases[] = {
         {"", "no action"},
-        {",,\n,", "row 1: no action"},
-        {"0F0\n1SEND_B0,,", "row 2: no action"},
-        {"F0", "row 1, column 1: \"F0\" does not begin with a stage"},
-        {"0F0,0Q0", "row 1, column 2: \"0Q0\" is none of"},
-        {"0F0\n1F0,1B0x", "row 2, column 2: \"1B0x\" goes on behind the action"},
+        {",,\n,", ":1: no action"},
+        {"0F0\n1SEND_B0,,", ":2: no action"},
+        {"0F0\n\n1F0,1Q0", ":3: column 2: \"1Q0\""},
+        {"F0", ":1: column 1: \"F0\" does not begin with a stage"},
+        {"0F0,0Q0", ":1: column 2: \"0Q0\" is none of"},
+        {"0F0\n1F0,1B0x", ":2: column 2: \"1B0x\" goes on behind the action"},
         {"0F0 0B0", "\"0F0 0B0\" goes on behind the action"},
         {"0F", "\"0F\" needs a microbatch"},
         {"0SEND_F", "\"0SEND_F\" needs a microbatch"},
@@ -94,9 +95,9 @@ ParameterizedTestParameters(schedule_csv, refuses)
         {"(0F0;0B0OVERLAP_F_B", "no closing parenthesis"},
         {"(0F0;0B0)OVERLAP_F_B1", "goes on behind the action"},
         {"()OVERLAP_F_B", "does not begin with a stage"},
-        {"0F0\n0B0", "row 2, column 1: stage 0 is on rank 1"},
-        {"0F0,1F0\n2F0,3F0", "row 1, column 2: stage 1 is on rank 0; of 2 ranks rank 1 holds it"},
-        {"0F0,2F0\n1F0,2F0", "row 2, column 2: stage 2 is on rank 1"},
+        {"0F0\n0B0", ":2: column 1: stage 0 is on rank 1"},
+        {"0F0,1F0\n2F0,3F0", ":1: column 2: stage 1 is on rank 0; of 2 ranks rank 1 holds it"},
+        {"0F0,2F0\n1F0,2F0", ":2: column 2: stage 2 is on rank 1"},
         {"0F0,3F0\n1F0,3F0", "stage 3"},
     };
     return cr_make_param_array(struct case_refused, cases, sizeof cases / sizeof *cases);
