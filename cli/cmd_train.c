@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/launcher.h"
 #include "cli/plan_file.h"
+#include "cli/train_backend.h"
 #include "cli/train_places.h"
 #include "cli/train_ranks.h"
 #include "exec/run_options.h"
@@ -16,9 +17,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BACKEND_CPU };
-static const char *const backend_names[] = {"cpu"};
-
 struct train_args {
     struct mcp_choice backend, decay;
     int threads;
@@ -28,23 +26,6 @@ struct train_args {
     int seed, steps, freeze_step, warmup_steps, decay_steps, checkpoint_every;
     int loss_scale_window, eval_every, eval_steps;
 };
-
-/* --- where things are --- */
-
-/* The executor beside this program, else by PATH. */
-static const char *executor_path(struct mcp_arena *arena)
-{
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length > 0) {
-        self[length] = '\0';
-        char *slash = strrchr(self, '/');
-        const char *beside = mcp_format(arena, "%.*s/mcpplan-exec-cpu", (int)(slash - self), self);
-        if (access(beside, X_OK) == 0)
-            return beside;
-    }
-    return "mcpplan-exec-cpu";
-}
 
 /* --- the command line of the ranks --- */
 
@@ -93,7 +74,9 @@ static enum mcp_status start_once(struct mcp_context *ctx, const struct train_ar
     set_environment(ctx->arena, args->threads);
     if (is_mpirun)
         add_mpirun(&words, world);
-    add(&words, executor_path(ctx->arena));
+    if (is_mpirun && args->backend.value == MCP_TRAIN_CUDA)
+        MCP_TRY(mcp_train_set_meeting(ctx));
+    add(&words, mcp_train_executor(ctx->arena, (enum mcp_train_backend)args->backend.value));
     int count = mcp_run_options_words(ctx->arena, &args->run, &options);
     for (int i = 0; i < count; i++)
         add(&words, options[i]);
@@ -247,6 +230,8 @@ static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
     if (args->dry_run)
         return mcp_train_places(ctx, &file->plan, args->threads);
     set_flops(file, &args->run);
+    if (args->backend.value == MCP_TRAIN_CUDA)
+        mcp_train_set_planned(file, &args->run);
     MCP_TRY(check_programs(&args->run, &file->job, &ctx->err));
     MCP_TRY(mcp_temporary_folder(ctx, &folder));
     enum mcp_status status = train_in(ctx, args, file, folder);
@@ -259,13 +244,14 @@ static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
 enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
 {
     const struct mcp_run_options standard = mcp_run_options_default();
-    struct train_args args = {.backend = {BACKEND_CPU, backend_names, 1},
-                              .decay = {MCP_DECAY_CONSTANT, mcp_decay_names, MCP_NUM_DECAYS},
-                              .run = standard,
-                              .seed = (int)standard.seed,
-                              .warmup_steps = (int)standard.warmup_steps,
-                              .loss_scale_window = (int)standard.loss_scale_window,
-                              .watch_every = (int)standard.watch_every};
+    struct train_args args = {
+        .backend = {MCP_TRAIN_CPU, mcp_train_backend_names, MCP_NUM_TRAIN_BACKENDS},
+        .decay = {MCP_DECAY_CONSTANT, mcp_decay_names, MCP_NUM_DECAYS},
+        .run = standard,
+        .seed = (int)standard.seed,
+        .warmup_steps = (int)standard.warmup_steps,
+        .loss_scale_window = (int)standard.loss_scale_window,
+        .watch_every = (int)standard.watch_every};
     const struct mcp_option options[] = {
         {"What to train on", MCP_OPT_HEADING, NULL, NULL},
         {"data", MCP_OPT_FILE, &args.run.data,
@@ -301,7 +287,8 @@ enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
          "first step of 1-bit Adam with a frozen variance; default: the plan's, or a fifth of "
          "steps"},
         {"How it runs", MCP_OPT_HEADING, NULL, NULL},
-        {"backend", MCP_OPT_CHOICE, &args.backend, "what computes"},
+        {"backend", MCP_OPT_CHOICE, &args.backend,
+         "what computes: CPUs, or a GPU a rank (mcpplan-exec-cuda)"},
         {"threads", MCP_OPT_COUNT, &args.threads, "of a rank; default: cores over ranks"},
         {"dry-run", MCP_OPT_FLAG, &args.dry_run,
          "say which rank would run on which cores, and end"},

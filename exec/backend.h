@@ -8,7 +8,8 @@
  * queues one op; before it the interpreter has said, with wait(), which tickets of
  * other streams must be reached first. A backend may run an op at once when its waits
  * are reached (a CPU's compute stream does), later, or beside others. Host functions
- * (enum mcp_code MCP_HOST) are done when launch() returns, after all their waits.
+ * (enum mcp_code MCP_HOST) have done what they do on the host when launch() returns, after
+ * all their waits; what they write is there for ops that come later on their stream.
  *
  * Values. An op's operands come resolved: addresses in the backend's memory. What an
  * op means is its function, dtype and dimensions (step/function.h), the facts of its
@@ -32,8 +33,9 @@
  *   columns.
  *   A reduce_scatter into another buffer of kind gradient adds to what that holds, and
  *   clears what it read: gradients that are whole for one microbatch only (ZeRO-2, 3).
- *   Sums are taken in the order of the members, in fp32, whatever the algorithm: equal
- *   inputs give equal bits under every ZeRO stage. */
+ *   Sums depend on the members' values and order alone: equal inputs give equal bits. On CPUs
+ *   they are taken in the order of the members, in fp32, under every ZeRO stage alike; on GPUs
+ *   in NCCL's order, in the format that travels: alike where its algorithm is the same. */
 #ifndef MCP_EXEC_BACKEND_H
 #define MCP_EXEC_BACKEND_H
 

@@ -56,6 +56,9 @@ static const struct entry entries[] = {
     ENTRY("timeout-s", NUMBER, timeout_s),
     ENTRY("flops-per-token", NUMBER, flops_per_token),
     ENTRY("peak-flops-per-s", NUMBER, peak_flops_per_s),
+    ENTRY("planned-gpu", WORD, planned_gpu),
+    ENTRY("planned-memory-bytes", COUNT, planned_memory_bytes),
+    ENTRY("planned-gpus-per-node", COUNT, planned_gpus_per_node),
 };
 enum { NUM_ENTRIES = sizeof entries / sizeof *entries };
 

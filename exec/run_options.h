@@ -37,6 +37,9 @@ struct mcp_run_options {
     double timeout_s;       /* of what waits for other ranks and does not move; 0: waits for ever */
     double flops_per_token; /* of the model, training; 0: unknown */
     double peak_flops_per_s; /* of all ranks together; 0: unknown */
+    /* what the plan's cluster has, which executors on GPUs compare with what they find */
+    const char *planned_gpu; /* NULL: unknown, as the two that follow are then */
+    int64_t planned_memory_bytes, planned_gpus_per_node;
 };
 
 struct mcp_run_options mcp_run_options_default(void);

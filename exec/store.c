@@ -103,6 +103,37 @@ enum mcp_status mcp_store_place_read(struct mcp_store_place *out, struct mcp_err
     return read_port(out, err);
 }
 
+/* --- for who starts ranks --- */
+
+enum mcp_status mcp_store_new_port(int *port, struct mcp_error *err)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t length = sizeof address;
+    int handle = socket(AF_INET, SOCK_STREAM, 0);
+    bool found = handle >= 0 &&
+                 bind(handle, (const struct sockaddr *)&address, sizeof address) == 0 &&
+                 getsockname(handle, (struct sockaddr *)&address, &length) == 0;
+    *port = ntohs(address.sin_port);
+    if (handle >= 0)
+        close(handle);
+    return found ? MCP_OK
+                 : mcp_fail(err, MCP_IO, "no port is free on this machine: %s", strerror(errno));
+}
+
+enum mcp_status mcp_store_new_token(char token[33], struct mcp_error *err)
+{
+    unsigned char bytes[16];
+    FILE *file = fopen("/dev/urandom", "rb");
+    const bool drawn = file != NULL && fread(bytes, 1, sizeof bytes, file) == sizeof bytes;
+    if (file != NULL)
+        fclose(file);
+    if (!drawn)
+        return mcp_fail(err, MCP_IO, "/dev/urandom cannot be read");
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+    return MCP_OK;
+}
+
 /* --- bytes, in time --- */
 
 static double now_s(void)
@@ -405,6 +436,20 @@ enum mcp_status mcp_store_share(struct mcp_store *store, void *data, int64_t byt
         return blame(store, receive(store->peers[0], data, (size_t)bytes, until_s), 0, err);
     for (int i = 1; i < store->size; i++)
         MCP_TRY(blame(store, transmit(store->peers[i], data, (size_t)bytes, until_s), i, err));
+    return MCP_OK;
+}
+
+enum mcp_status mcp_store_gather(struct mcp_store *store, const void *own, int64_t bytes, void *all,
+                                 struct mcp_error *err)
+{
+    const double until_s = now_s() + store->timeout_s;
+    if (store->rank > 0)
+        return blame(store, transmit(store->peers[0], own, (size_t)bytes, until_s), 0, err);
+    memcpy(all, own, (size_t)bytes);
+    for (int i = 1; i < store->size; i++) {
+        char *to = (char *)all + i * bytes;
+        MCP_TRY(blame(store, receive(store->peers[i], to, (size_t)bytes, until_s), i, err));
+    }
     return MCP_OK;
 }
 

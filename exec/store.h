@@ -24,6 +24,11 @@ struct mcp_store_place {
 /* MCP_INVALID names what is missing or no number. */
 enum mcp_status mcp_store_place_read(struct mcp_store_place *out, struct mcp_error *err);
 
+/* A port of this machine that nobody listens on now, and letters that nobody can guess: for
+ * who starts ranks. MCP_IO where the system gives none. */
+enum mcp_status mcp_store_new_port(int *port, struct mcp_error *err);
+enum mcp_status mcp_store_new_token(char token[33], struct mcp_error *err);
+
 struct mcp_store;
 /* Joins all ranks: all call it, and it returns when all are there. Nothing later takes longer
  * than timeout_s. Closed when the arena is freed. MCP_RUN_FAILURE says who is missing. */
@@ -34,6 +39,9 @@ int mcp_store_size(const struct mcp_store *store);
 /* Rank 0's `bytes` bytes to all ranks. */
 enum mcp_status mcp_store_share(struct mcp_store *store, void *data, int64_t bytes,
                                 struct mcp_error *err);
+/* `bytes` bytes of every rank to rank 0: all[size x bytes], there alone; NULL elsewhere. */
+enum mcp_status mcp_store_gather(struct mcp_store *store, const void *own, int64_t bytes, void *all,
+                                 struct mcp_error *err);
 /* Sum ('+'), max ('>') or min ('<') of `count` numbers over all ranks, in the ranks' order, in
  * place. A rank that has ended is named. */
 enum mcp_status mcp_store_agree(struct mcp_store *store, double *values, int count, char operation,

@@ -245,6 +245,40 @@ enum mcp_status mcp_host_bind(const struct mcp_host_cores *cores, int first, int
                 : mcp_fail(err, MCP_IO, "the operating system lets no process be bound to cores");
 }
 
+/* The processors of `near` that this process may use; false: none, or all that it may use. */
+static bool is_part(hwloc_topology_t topology, hwloc_bitmap_t near)
+{
+    hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
+    bool smaller = true;
+    if (hwloc_get_cpubind(topology, allowed, HWLOC_CPUBIND_PROCESS) == 0) {
+        hwloc_bitmap_and(near, near, allowed);
+        smaller = !hwloc_bitmap_isequal(near, allowed);
+    }
+    hwloc_bitmap_free(allowed);
+    return smaller && !hwloc_bitmap_iszero(near);
+}
+
+enum mcp_status mcp_host_bind_beside(struct mcp_arena *arena, const char *pci_address,
+                                     struct mcp_error *err)
+{
+    hwloc_topology_t topology;
+    MCP_TRY(open_topology(arena, true, &topology, err));
+    hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(topology, pci_address);
+    if (device == NULL)
+        return mcp_fail(err, MCP_IO, "hwloc finds no PCI device %s on this machine", pci_address);
+    hwloc_bitmap_t near =
+        hwloc_bitmap_dup(hwloc_get_non_io_ancestor_obj(topology, device)->cpuset);
+    const bool part = is_part(topology, near);
+    const bool done = part && hwloc_set_cpubind(topology, near, HWLOC_CPUBIND_PROCESS) == 0;
+    hwloc_bitmap_free(near);
+    if (done)
+        return MCP_OK;
+    if (part)
+        return mcp_fail(err, MCP_IO, "the operating system lets no process be bound to cores");
+    return mcp_fail(err, MCP_IO, "PCI device %s is as near to all cores that this process may use",
+                    pci_address);
+}
+
 const char *mcp_host_cores_text(struct mcp_arena *arena, const struct mcp_host_cores *cores,
                                 int first, int count)
 {

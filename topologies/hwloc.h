@@ -52,6 +52,10 @@ enum mcp_status mcp_host_cores(struct mcp_arena *arena, struct mcp_host_cores *o
  * MCP_IO where that is not allowed. */
 enum mcp_status mcp_host_bind(const struct mcp_host_cores *cores, int first, int count,
                               struct mcp_error *err);
+/* Binds this process to those of the cores it may use that are nearest to a PCI device,
+ * "0000:3b:00.0". MCP_IO: there is no such device, it is as near to all, or that is not allowed. */
+enum mcp_status mcp_host_bind_beside(struct mcp_arena *arena, const char *pci_address,
+                                     struct mcp_error *err);
 /* "0-3,6": the numbers of `count` of them from `first` on. */
 const char *mcp_host_cores_text(struct mcp_arena *arena, const struct mcp_host_cores *cores,
                                 int first, int count);

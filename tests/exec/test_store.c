@@ -2,7 +2,6 @@
 #include "core/arena.h"
 #include "exec/store.h"
 
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
@@ -11,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 /* --- the environment --- */
 
@@ -94,7 +91,7 @@ struct rank {
     bool leaves; /* once all are there */
     enum mcp_status status;
     struct mcp_error err;
-    int64_t shared;
+    int64_t shared, gathered[MAX_RANKS];
     double sums[NUMBERS], largest, smallest;
 };
 
@@ -105,6 +102,11 @@ static void talk(struct rank *rank, struct mcp_store *store)
     rank->largest = rank->smallest = mcp_store_rank(store);
     rank->shared = 1000 + mcp_store_rank(store);
     rank->status = mcp_store_share(store, &rank->shared, sizeof rank->shared, &rank->err);
+    const int64_t own = 7 * mcp_store_rank(store);
+    if (rank->status == MCP_OK)
+        rank->status =
+            mcp_store_gather(store, &own, sizeof own,
+                             mcp_store_rank(store) == 0 ? rank->gathered : NULL, &rank->err);
     if (rank->status == MCP_OK)
         rank->status = mcp_store_agree(store, rank->sums, NUMBERS, '+', &rank->err);
     if (rank->status == MCP_OK)
@@ -125,16 +127,11 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-/* One that nobody listens on now. */
 static int free_port(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t length = sizeof address;
-    int handle = socket(AF_INET, SOCK_STREAM, 0);
-    cr_assert(eq(int, bind(handle, (struct sockaddr *)&address, sizeof address), 0));
-    cr_assert(eq(int, getsockname(handle, (struct sockaddr *)&address, &length), 0));
-    close(handle);
-    return ntohs(address.sin_port);
+    int port;
+    cr_assert(eq(int, (int)mcp_store_new_port(&port, NULL), MCP_OK));
+    return port;
 }
 
 static void run_all(struct rank *ranks, int started, int size, double timeout_s)
@@ -164,6 +161,7 @@ Test(store, all_ranks_agree)
         for (int i = 0; i < sizes[s]; i++) {
             cr_expect(eq(int, (int)ranks[i].status, MCP_OK), "%s", ranks[i].err.text);
             cr_expect(eq(i64, ranks[i].shared, 1000));
+            cr_expect(eq(i64, ranks[0].gathered[i], 7 * i));
             for (int n = 0; n < NUMBERS; n++)
                 cr_expect(eq(dbl, ranks[i].sums[n], (n + 1) * sizes[s] * (sizes[s] + 1) / 2.0));
             cr_expect(eq(dbl, ranks[i].largest, sizes[s] - 1));
@@ -212,4 +210,13 @@ Test(store, nobody_at_the_address)
     run_rank(&ranks[1]);
     cr_expect(ne(ptr, strstr(ranks[1].err.text, "cannot reach rank 0 at 127.0.0.1"), NULL), "%s",
               ranks[1].err.text);
+}
+
+Test(store, tokens_are_never_the_same)
+{
+    char first[33], second[33];
+    cr_assert(eq(int, (int)mcp_store_new_token(first, NULL), MCP_OK));
+    cr_assert(eq(int, (int)mcp_store_new_token(second, NULL), MCP_OK));
+    cr_expect(eq(sz, strlen(first), 32));
+    cr_expect(ne(str, first, second));
 }

@@ -1,0 +1,21 @@
+/* cli/train_backend.h: which program runs a plan's ranks, and what it must be told. */
+#ifndef MCP_CLI_TRAIN_BACKEND_H
+#define MCP_CLI_TRAIN_BACKEND_H
+
+#include "cli/plan_file.h"
+#include "exec/run_options.h"
+
+enum mcp_train_backend { MCP_TRAIN_CPU, MCP_TRAIN_CUDA, MCP_NUM_TRAIN_BACKENDS };
+extern const char *const mcp_train_backend_names[MCP_NUM_TRAIN_BACKENDS];
+
+/* The executor beside this program, else by PATH. */
+const char *mcp_train_executor(struct mcp_arena *arena, enum mcp_train_backend backend);
+
+/* Ranks on GPUs that this program starts find each other by the environment: exec/store.h. What
+ * the user has set stays. */
+enum mcp_status mcp_train_set_meeting(struct mcp_context *ctx);
+
+/* What ranks on GPUs compare their machine with; nothing of clusters of several kinds. */
+void mcp_train_set_planned(const struct mcp_plan_file *file, struct mcp_run_options *run);
+
+#endif

@@ -1,0 +1,191 @@
+/* exec/main_cuda.c: mcpplan-exec-cuda: the ranks of a training run on GPUs, one each.
+ *
+ * Started once per rank: by mcpplan train --backend cuda through mpirun, or by anybody's mpirun,
+ * srun or torchrun. Who a rank is: exec/store.h.
+ *     torchrun --nproc-per-node 8 --no-python mcpplan-exec-cuda --program step.json ... */
+#include "core/mesh.h"
+#include "core/rank_map.h"
+#include "exec/cuda_backend.h"
+#include "exec/cuda_runtime.h"
+#include "exec/machine.h"
+#include "exec/main_shared.h"
+#include "exec/store.h"
+#include "topologies/hwloc.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char name[] = "mcpplan-exec-cuda";
+
+struct rank {
+    struct mcp_arena *arena;
+    struct mcp_store *store;
+    struct mcp_store_place place;
+    struct mcp_teller teller;
+    struct mcp_program program;
+    struct mcp_run_setting setting;
+    struct mcp_nccl_world *world;
+};
+
+/* --- ranks among each other --- */
+
+/* Who fails first says why; those that only follow are silent. */
+static enum mcp_status settle(struct rank *rank, enum mcp_status status, struct mcp_error *err)
+{
+    struct mcp_error lost;
+    double first = status == MCP_OK ? rank->place.size : rank->place.rank;
+    double worst = status;
+    if (mcp_store_agree(rank->store, &first, 1, '<', &lost) != MCP_OK ||
+        mcp_store_agree(rank->store, &worst, 1, '>', &lost) != MCP_OK) {
+        fprintf(stderr, "%s: %s\n", name, status != MCP_OK ? err->text : lost.text);
+        return status != MCP_OK ? status : MCP_RUN_FAILURE;
+    }
+    if ((int)first == rank->place.rank)
+        fprintf(stderr, "%s: %s\n", name, err->text);
+    return (enum mcp_status)(int)worst;
+}
+
+/* --- the device --- */
+
+/* Where a launcher shows each process its own device there is one, else as many as ranks. */
+static enum mcp_status choose_device(struct rank *rank, int *device, struct mcp_error *err)
+{
+    int count;
+    MCP_TRY(mcp_cuda_count(&count, err));
+    int local = rank->place.local_rank >= 0 ? rank->place.local_rank : rank->place.rank % count;
+    *device = count == 1 ? 0 : local;
+    if (*device >= count)
+        return mcp_fail(err, MCP_INVALID,
+                        "rank %d is number %d of its machine, which has %d devices: start fewer "
+                        "ranks on each",
+                        rank->place.rank, local + 1, count);
+    return mcp_cuda_choose(*device, err);
+}
+
+/* Launchers that bind ranks have their reasons, and not every machine has parts. */
+static void bind_beside(struct rank *rank, const char *pci_address)
+{
+    struct mcp_error why;
+    const struct mcp_run_observer *observer = &rank->setting.observer;
+    char sentence[sizeof why.text + 32];
+    if (mcp_host_bind_beside(rank->arena, pci_address, &why) == MCP_OK || rank->place.rank != 0)
+        return;
+    snprintf(sentence, sizeof sentence, "ranks are not bound to cores: %s", why.text);
+    observer->note(observer->context, sentence);
+}
+
+static enum mcp_status take_device(struct rank *rank, struct mcp_machine *found,
+                                   struct mcp_error *err)
+{
+    struct mcp_cuda_facts facts;
+    int device;
+    MCP_TRY(choose_device(rank, &device, err));
+    MCP_TRY(mcp_cuda_facts_of(device, &facts, err));
+    bind_beside(rank, facts.pci_address);
+    *found = (struct mcp_machine){.memory_bytes = facts.memory_bytes,
+                                  .ranks_beside = rank->place.local_size};
+    snprintf(found->device, sizeof found->device, "%.127s", facts.name);
+    return MCP_OK;
+}
+
+/* Before the first step: is this the cluster that was planned for? Rank 0 says what is not. */
+static enum mcp_status compare_machines(struct rank *rank, const struct mcp_machine *found,
+                                        struct mcp_error *err)
+{
+    const struct mcp_run_options *options = rank->setting.options;
+    const struct mcp_machine_plan plan = {options->planned_gpu, options->planned_memory_bytes,
+                                          options->planned_gpus_per_node};
+    const bool first = rank->place.rank == 0;
+    struct mcp_machine *all =
+        first ? MCP_ARRAY(rank->arena, rank->place.size, struct mcp_machine) : NULL;
+    if (plan.gpu == NULL)
+        return MCP_OK;
+    MCP_TRY(mcp_store_gather(rank->store, found, sizeof *found, all, err));
+    const char *differences =
+        first ? mcp_machine_differences(rank->arena, &plan, all, rank->place.size) : NULL;
+    if (differences != NULL)
+        rank->setting.observer.note(rank->setting.observer.context, differences);
+    return MCP_OK;
+}
+
+/* --- the run --- */
+
+/* Launchers number ranks machine by machine: the rank of the plan that lies on this GPU. */
+static int planned_rank(const struct rank *rank)
+{
+    const struct mcp_rank_map *map = rank->program.plan.rank_map;
+    return map != NULL ? map->rank_on_gpu[rank->place.rank] : rank->place.rank;
+}
+
+static enum mcp_status join(struct rank *rank, struct mcp_error *err)
+{
+    struct mcp_nccl_id id;
+    memset(&id, 0, sizeof id);
+    if (rank->place.size > 1) {
+        enum mcp_status made = rank->place.rank == 0 ? mcp_nccl_make_id(&id, err) : MCP_OK;
+        MCP_TRY(settle(rank, made, err));
+        MCP_TRY(mcp_store_share(rank->store, &id, sizeof id, err));
+    }
+    return mcp_nccl_world_open(rank->arena, &id, rank->setting.rank, rank->place.size,
+                               rank->setting.options->timeout_s, &rank->world, err);
+}
+
+static enum mcp_status open_run(struct rank *rank, struct mcp_run **run, struct mcp_error *err)
+{
+    struct mcp_run_setting *setting = &rank->setting;
+    const struct mcp_cuda_options options = {.timed = true,
+                                             .others = {setting->frozen, setting->evaluation}};
+    setting->calls = &mcp_cuda_backend;
+    MCP_TRY(mcp_cuda_backend_open(rank->arena, rank->world, setting->program, &options,
+                                  &setting->backend, err));
+    return mcp_run_open(rank->arena, setting, run, err);
+}
+
+static enum mcp_status train(struct rank *rank, struct mcp_error *err)
+{
+    struct mcp_machine found;
+    struct mcp_run *run;
+    struct mcp_run_setting *setting = &rank->setting;
+    MCP_TRY(settle(
+        rank, mcp_load_programs(rank->arena, rank->place.size, setting, &rank->program, err), err));
+    setting->program = &rank->program;
+    setting->rank = rank->teller.rank = planned_rank(rank);
+    MCP_TRY(settle(rank, take_device(rank, &found, err), err));
+    MCP_TRY(settle(rank, compare_machines(rank, &found, err), err));
+    MCP_TRY(settle(rank, join(rank, err), err));
+    MCP_TRY(settle(rank, open_run(rank, &run, err), err));
+    enum mcp_status status = mcp_run_steps(run, err);
+    if (status != MCP_OK) {
+        fprintf(stderr, "%s: %s\n", name, err->text);
+        mcp_nccl_abort(rank->world);
+    }
+    return status;
+}
+
+/* Options that are wrong are wrong for every rank: each says so to itself. */
+static enum mcp_status run_rank(struct rank *rank, int argc, char **argv,
+                                struct mcp_run_options *options, struct mcp_error *err)
+{
+    MCP_TRY(mcp_run_options_parse(argc, argv, options, err));
+    MCP_TRY(mcp_store_place_read(&rank->place, err));
+    rank->teller = mcp_teller_of(name, rank->place.rank, rank->place.size, options);
+    rank->setting = (struct mcp_run_setting){.options = options,
+                                             .observer = mcp_teller_observer(&rank->teller)};
+    return mcp_store_open(rank->arena, &rank->place, options->timeout_s, &rank->store, err);
+}
+
+int main(int argc, char **argv)
+{
+    struct rank rank = {.arena = mcp_arena_new()};
+    struct mcp_run_options options = mcp_run_options_default();
+    struct mcp_error err = {""};
+    mcp_block_requests();
+    enum mcp_status status = run_rank(&rank, argc, argv, &options, &err);
+    if (status == MCP_OK)
+        status = train(&rank, &err);
+    else
+        fprintf(stderr, "%s: %s\n", name, err.text);
+    mcp_arena_free(rank.arena);
+    return (int)status;
+}
