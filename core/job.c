@@ -150,12 +150,14 @@ static enum mcp_status check_count(const char *name, int64_t value, struct mcp_e
 static enum mcp_status check_phases(const struct mcp_job *job, struct mcp_error *err)
 {
     bool adam = job->optimizer == MCP_OPTIMIZER_ADAM;
-    if (adam && (job->phase != MCP_PHASE_WARM || job->freeze_step != 0))
-        return mcp_fail(
-            err, MCP_INVALID,
-            "phase=%s and freeze_step=%lld are of optimizer one_bit_adam; the optimizer "
-            "is adam",
-            mcp_phase_names[job->phase], (long long)job->freeze_step);
+    if (adam && job->phase != MCP_PHASE_WARM)
+        return mcp_fail(err, MCP_INVALID,
+                        "phase=%s is of optimizer one_bit_adam; the optimizer is adam",
+                        mcp_phase_names[job->phase]);
+    if (adam && job->freeze_step != 0)
+        return mcp_fail(err, MCP_INVALID,
+                        "freeze_step=%lld is of optimizer one_bit_adam; the optimizer is adam",
+                        (long long)job->freeze_step);
     if (job->freeze_step < 0 || job->num_steps < 0)
         return mcp_fail(err, MCP_INVALID, "freeze_step=%lld or num_steps=%lld is negative",
                         (long long)job->freeze_step, (long long)job->num_steps);

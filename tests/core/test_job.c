@@ -81,7 +81,7 @@ ParameterizedTestParameters(job, read)
         {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"optimizer\": \"sgd\"}", MCP_FORMAT,
          "one_bit_adam"},
         {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"phase\": \"frozen\"}", MCP_INVALID,
-         "phase=frozen and freeze_step=0 are of optimizer one_bit_adam"},
+         "phase=frozen is of optimizer one_bit_adam"},
         {"{\"global_batch_size\": 8, \"sequence_length\": 128, \"optimizer\": \"one_bit_adam\", "
          "\"freeze_step\": 9, \"num_steps\": 8}",
          MCP_INVALID, "freeze_step=9 is after the last of num_steps=8"},
