@@ -11,6 +11,7 @@ struct sign {
     bool is_size;
 };
 static const struct sign signs[] = {
+    {"TORCHELASTIC_RUN_ID", "RANK", false},
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", false},
     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", true},
     {"PMIX_RANK", "PMIX_RANK", false},

@@ -11,8 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SPEAKER "mcpplan-exec-cpu: "
-#define NOTE SPEAKER "note: "
 #define MEMORY ", which is how memory that runs out ends a process"
 
 /* What was said of why the run ends. */
@@ -38,9 +36,18 @@ static bool find_signal(const char *line, struct mcp_error *out)
     return true;
 }
 
-static void take_reason(struct last_words *words, const char *line)
+/* What a rank says in a line; NULL: it is none's. */
+static const char *find_speech(const char *line)
 {
-    const char *reason = line + strlen(SPEAKER);
+    static const char *const speakers[] = {"mcpplan-exec-cpu: ", "mcpplan-exec-cuda: "};
+    for (size_t i = 0; i < MCP_COUNT_OF(speakers); i++)
+        if (mcp_starts_with(line, speakers[i]))
+            return line + strlen(speakers[i]);
+    return NULL;
+}
+
+static void take_reason(struct last_words *words, const char *reason)
+{
     if (words->rank.text[0] == '\0')
         mcp_fail(&words->rank, MCP_RUN_FAILURE, "%.*s", (int)strcspn(reason, "\n"), reason);
 }
@@ -56,14 +63,15 @@ static void keep(struct last_words *words, const char *line)
 static void take_line(struct last_words *words, const char *line)
 {
     const bool dashes = mcp_starts_with(line, "----------");
+    const char *speech = find_speech(line);
     if (dashes) {
         words->in_banner = !words->in_banner;
         return;
     }
     if (find_signal(line, &words->signal))
         return;
-    if (mcp_starts_with(line, SPEAKER) && !mcp_starts_with(line, NOTE))
-        take_reason(words, line);
+    if (speech != NULL && !mcp_starts_with(speech, "note: "))
+        take_reason(words, speech);
     else if (words->in_banner || line[0] == '[')
         keep(words, line);
     else if (!mcp_starts_with(line, "mpirun: Forwarding"))

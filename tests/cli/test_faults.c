@@ -398,6 +398,7 @@ Test(faults, launchers)
         {"SLURM_NTASKS", "4", "step 1/1", 0},                   /* a batch script */
         {"SLURM_STEP_NUM_TASKS", "2", "one of the ranks", MCP_INVALID},
         {"PMI_RANK", "0", "one of the ranks", MCP_INVALID},
+        {"TORCHELASTIC_RUN_ID", "run7", "one of the ranks", MCP_INVALID},
     };
     struct place at = new_place();
     for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
