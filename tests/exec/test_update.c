@@ -33,21 +33,25 @@ struct case_norm {
     bool sharded;
     enum mcp_flat flat;
     bool duplicate;
+    bool own; /* nothing is reduced: all ranks count, times their number */
 };
 
 ParameterizedTestParameters(update, norm)
 {
     static struct case_norm cases[] = {
-        {"one rank", 1, 1, 1, 1, false, MCP_FLAT_DENSE, false},
-        {"replicas", 1, 2, 3, 1, false, MCP_FLAT_DENSE, false},
-        {"shards", 1, 2, 3, 1, true, MCP_FLAT_DENSE, false},
-        {"more shards than fill", 1, 1, 48, 1, true, MCP_FLAT_DENSE, false},
-        {"tensor ranks", 2, 1, 3, 1, false, MCP_FLAT_DENSE, false},
-        {"tensor ranks, shards", 3, 2, 2, 1, true, MCP_FLAT_DENSE, false},
-        {"a table's shards", 1, 1, 4, 1, true, MCP_FLAT_TABLE, false},
-        {"a table that counts elsewhere", 1, 1, 4, 1, true, MCP_FLAT_TABLE, true},
-        {"experts", 1, 2, 4, 4, false, MCP_FLAT_EXPERT, false},
-        {"experts' shards", 2, 1, 4, 2, true, MCP_FLAT_EXPERT, false},
+        {"one rank", 1, 1, 1, 1, false, MCP_FLAT_DENSE, false, false},
+        {"replicas", 1, 2, 3, 1, false, MCP_FLAT_DENSE, false, false},
+        {"shards", 1, 2, 3, 1, true, MCP_FLAT_DENSE, false, false},
+        {"more shards than fill", 1, 1, 48, 1, true, MCP_FLAT_DENSE, false, false},
+        {"tensor ranks", 2, 1, 3, 1, false, MCP_FLAT_DENSE, false, false},
+        {"tensor ranks, shards", 3, 2, 2, 1, true, MCP_FLAT_DENSE, false, false},
+        {"a table's shards", 1, 1, 4, 1, true, MCP_FLAT_TABLE, false, false},
+        {"a table that counts elsewhere", 1, 1, 4, 1, true, MCP_FLAT_TABLE, true, false},
+        {"experts", 1, 2, 4, 4, false, MCP_FLAT_EXPERT, false, false},
+        {"experts' shards", 2, 1, 4, 2, true, MCP_FLAT_EXPERT, false, false},
+        {"each rank's own", 1, 2, 3, 1, false, MCP_FLAT_DENSE, false, true},
+        {"own ones of tensor ranks", 2, 1, 3, 1, false, MCP_FLAT_DENSE, false, true},
+        {"own ones of experts", 1, 2, 4, 4, false, MCP_FLAT_EXPERT, false, true},
     };
     return cr_make_param_array(struct case_norm, cases, sizeof cases / sizeof *cases);
 }
@@ -119,6 +123,8 @@ static double norm_wanted(const struct kit *kit, const struct case_norm *c, int 
         bool replicated = c->flat == MCP_FLAT_DENSE && i < 14;
         sum += g * g * (replicated ? 1 : copies);
     }
+    if (c->own)
+        sum *= (double)l->members * (double)l->members;
     return c->duplicate ? 0 : sum;
 }
 
@@ -132,6 +138,7 @@ ParameterizedTest(struct case_norm *c, update, norm)
     int norm = kit_buffer(&kit, MCP_F32, 1);
     kit_set(&kit, norm, 0, 0);
     begin(&kit, MCP_FN_SUM_SQUARES, &l);
+    kit.op.dims[5] = c->own;
     int buffer = gradients(&kit, &l, c->flat);
     kit_read(&kit, norm);
     kit_write(&kit, norm);
