@@ -40,14 +40,15 @@ BENCH_SRC := $(wildcard tests/bench/*.c)
 FUZZ_SRC  := $(wildcard tests/fuzz/fuzz_*.c)
 RANKS_SRC := $(wildcard tests/exec/ranks*.c)
 CUDA_RANKS := $(wildcard tests/cuda/ranks_*.c)
+CUDA_EXECUTOR := tests/cuda/executor.c
 FAKE_SRC  := $(wildcard tests/cuda/fake/*.c)
-TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/% $(CUDA_RANKS) $(filter-out %_cases.c,$(RANKS_SRC)), \
+TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/% $(CUDA_RANKS) $(CUDA_EXECUTOR) $(filter-out %_cases.c,$(RANKS_SRC)), \
                $(wildcard tests/*/*.c))
 PRESETS   := $(wildcard models/*.json topologies/*.json topologies/gpus/*.json stacks/*.json \
                         reports/page.*)
 MAIN_SRC  := $(wildcard exec/main_*.c)
 ALL_C     := $(LIB_SRC) $(CLI_SRC) $(CPU_SRC) $(CUDA_SRC) $(MAIN_SRC) $(TEST_SRC) $(RANKS_SRC) \
-             $(CUDA_RANKS) $(FAKE_SRC) $(BENCH_SRC) $(FUZZ_SRC)
+             $(CUDA_RANKS) $(CUDA_EXECUTOR) $(FAKE_SRC) $(BENCH_SRC) $(FUZZ_SRC)
 obj        = $(patsubst %,$(BUILD)/%.o,$(1))
 
 # Each library is wanted by one file alone.
@@ -87,7 +88,7 @@ $(BUILD)/mcpplan-exec-cpu: $(call obj,exec/main_cpu.c $(CPU_SRC)) $(BUILD)/libmc
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(MPI_LIBS) $(LDLIBS)
 $(BUILD)/tests/unit: $(call obj,$(TEST_SRC) $(FAKE_SRC) $(KERNELS)) $(BUILD)/libmcpplan.a $(BUILD)/files \
-                     $(BUILD)/tests/fake_nvml.so $(if $(MPI_CC),$(patsubst %,$(BUILD)/tests/ranks,$(firstword $(RANKS_SRC))))
+                     $(BUILD)/tests/fake_nvml.so $(BUILD)/tests/cuda/executor $(if $(MPI_CC),$(patsubst %,$(BUILD)/tests/ranks,$(firstword $(RANKS_SRC))))
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) -lcriterion $(BLAS) $(LDLIBS)
 # What tests start through mpirun: one world, many plans.
@@ -116,6 +117,11 @@ $(BUILD)/tests/cuda/ranks: $(call obj,$(CUDA_RANKS) $(RANKS_KIT) $(CUDA_SRC) $(C
                              tests/cuda/shim/shim.cc) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
 	$(Q)$(CXX) $(CFLAGS_$(CONFIG)) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(MPI_LIBS) $(LDLIBS)
+# The executor of GPUs on one fake, as train starts it.
+$(BUILD)/tests/cuda/executor: $(call obj,exec/main_cuda.c exec/main_shared.c $(CUDA_EXECUTOR) $(CUDA_SRC) $(FAKE_SRC) \
+                                $(KERNELS_CU) tests/cuda/shim/shim.cc) $(BUILD)/libmcpplan.a $(BUILD)/files
+	@echo "  LINK  $@"
+	$(Q)$(CXX) $(CFLAGS_$(CONFIG)) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(LDLIBS)
 $(call obj,$(CUDA_SRC) $(CUDA_RANKS) $(FAKE_SRC) $(wildcard tests/cuda/*.c)): override CPPFLAGS += -Itests/cuda/fake/include
 # The same against the toolkit: no warning, no spilled register. tools/cuda_gate.sh reads the logs.
 CUDA_OBJ := $(patsubst %,$(BUILD)/cuda/%.o,$(CUDA_SRC) $(KERNELS_CU))

@@ -1,5 +1,6 @@
 /* tests/cli/test_train_cuda.c: train --backend cuda starts the executor of GPUs, one a rank, and
- * tells it how ranks meet and what was planned. A script stands in its place. */
+ * tells it how ranks meet and what was planned. A script stands in its place, or the executor
+ * itself on a fake GPU. */
 #include "core/arena.h"
 #include "core/text.h"
 
@@ -17,18 +18,27 @@ static const char script[] =
     "echo 'mcpplan-exec-cuda: no CUDA device: too old a driver' >&2\n"
     "exit 7\n";
 
-/* A copy of the program in a new folder, the script beside it: there it looks first. */
-static const char *new_folder(struct mcp_arena *arena)
+static const char *program_path(void)
 {
     const char *given = getenv("MCPPLAN");
+    return given != NULL ? given : "build/release/mcpplan";
+}
+
+/* A copy of the program in a new folder: beside itself it looks first. */
+static const char *new_folder(struct mcp_arena *arena)
+{
     char *folder = mcp_strdup(arena, "/tmp/mcpplan-cuda-XXXXXX");
     cr_assert(mkdtemp(folder) != NULL);
-    const char *path = mcp_format(arena, "%s/mcpplan-exec-cuda", folder);
-    cr_assert(eq(int, (int)mcp_file_replace(path, script, strlen(script), NULL), MCP_OK));
-    const char *command = mcp_format(arena, "chmod +x %s && cp %s %s/mcpplan", path,
-                                     given != NULL ? given : "build/release/mcpplan", folder);
+    const char *command = mcp_format(arena, "cp %s %s/mcpplan", program_path(), folder);
     cr_assert(eq(int, system(command), 0), "%s", command);
     return folder;
+}
+
+static void put_script(struct mcp_arena *arena, const char *folder)
+{
+    const char *path = mcp_format(arena, "%s/mcpplan-exec-cuda", folder);
+    cr_assert(eq(int, (int)mcp_file_replace(path, script, strlen(script), NULL), MCP_OK));
+    cr_assert(eq(int, system(mcp_format(arena, "chmod +x %s", path)), 0));
 }
 
 static const char *text_of(struct mcp_arena *arena, const char *folder, const char *name)
@@ -47,6 +57,7 @@ Test(train_cuda, ranks_are_told_how_to_meet)
 {
     struct mcp_arena *arena = mcp_arena_new();
     const char *folder = new_folder(arena);
+    put_script(arena, folder);
     const char *command = mcp_format(
         arena,
         "cd %s && export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 && ./mcpplan plan --model "
@@ -66,6 +77,56 @@ Test(train_cuda, ranks_are_told_how_to_meet)
     const size_t meeting = strcspn(first, "-"); /* address, port and token */
     cr_expect(meeting > sizeof "127.0.0.1 " + 32, "%s", first);
     cr_expect(eq(int, strncmp(first, second, meeting), 0), "%s %s", first, second);
+    cr_expect(eq(int, system(mcp_format(arena, "rm -r %s", folder)), 0));
+    mcp_arena_free(arena);
+}
+
+/* --- the executor on a fake GPU --- */
+
+enum { STEPS = 3 };
+
+static void read_losses(struct mcp_arena *arena, const char *folder, const char *name,
+                        double losses[STEPS])
+{
+    const char *at = text_of(arena, folder, name);
+    for (int i = 0; i < STEPS; i++) {
+        at = strstr(at, "\"loss\":");
+        cr_assert(at != NULL, "%s: %s", name, text_of(arena, folder, "said"));
+        at += strlen("\"loss\":");
+        losses[i] = strtod(at, NULL);
+    }
+}
+
+Test(train_cuda, one_rank_trains_as_on_a_cpu)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    const char *folder = new_folder(arena), *program = program_path();
+    const char *slash = strrchr(program, '/');
+    double losses[2][STEPS];
+    cr_assert(slash != NULL);
+    const char *command = mcp_format(
+        arena,
+        "d=%s; p=%s; export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 OMP_NUM_THREADS=1; "
+        "cp %.*s/tests/cuda/executor $d/mcpplan-exec-cuda && seq 900 > $d/text && "
+        "$p data tokenize $d/text -o $d/tokens > $d/said 2>&1 && "
+        "sed s/200,/300,/ tests/exec/models/gpt2-tiny.json > $d/model.json && "
+        "$p plan --model $d/model.json --cluster this --stack mcpplan-cpu "
+        "--precision fp32 --global-batch-size 2 --sequence-length 16 -o $d/plan.json "
+        "> $d/said 2>&1 && "
+        "$p train $d/plan.json --data $d/tokens --steps 3 --metrics $d/cpu 2> $d/said && "
+        "$d/mcpplan train $d/plan.json --data $d/tokens --steps 3 --metrics $d/cuda "
+        "--timeline $d/timeline --checkpoint-dir $d/saved --backend cuda 2> $d/said",
+        folder, program, (int)(slash - program), program);
+    int status = system(command);
+    const char *said = text_of(arena, folder, "said");
+    cr_assert(eq(int, status, 0), "%s", said);
+    read_losses(arena, folder, "cpu", losses[0]);
+    read_losses(arena, folder, "cuda", losses[1]);
+    for (int i = 0; i < STEPS; i++)
+        cr_expect(epsilon_eq(dbl, losses[1][i], losses[0][i], 1e-5 * losses[0][i]));
+    cr_expect(holds(said, "note: 1 of 1 ranks, the first of them rank 0, have a Fake H100"), "%s",
+              said);
+    cr_expect(holds(text_of(arena, folder, "timeline"), "attention_forward"));
     cr_expect(eq(int, system(mcp_format(arena, "rm -r %s", folder)), 0));
     mcp_arena_free(arena);
 }
