@@ -13,7 +13,7 @@
 
 /* Batches of ids on their way to the device at once; numbers agreed on at once; bytes that
  * NVIDIA recommends for products on its newest devices. */
-enum { BATCHES = 4, AGREED = 64, BLAS_BYTES = 32 << 20 };
+enum { BATCHES = 4, AGREED = 4096, BLAS_BYTES = 32 << 20 };
 
 /* Ids on their way, in turn: memory of the host that copies come from. */
 struct ids {

@@ -13,8 +13,8 @@
 #include "topologies/hwloc.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char name[] = "mcpplan-exec-cuda";
 
@@ -181,6 +181,8 @@ int main(int argc, char **argv)
     struct mcp_run_options options = mcp_run_options_default();
     struct mcp_error err = {""};
     mcp_block_requests();
+    /* all connections before the first step: later a host would wait for its peers' hosts */
+    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     enum mcp_status status = run_rank(&rank, argc, argv, &options, &err);
     if (status == MCP_OK)
         status = train(&rank, &err);

@@ -5,7 +5,9 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct case_binding {
     char name[48];
@@ -66,5 +68,63 @@ Test(binding, binds_this_process)
     cr_assert(mcp_host_cores(arena, &last, &err) == MCP_OK, "%s", err.text);
     cr_expect(eq(int, last.count, 1));
     cr_expect(eq(int, last.numbers[0], all.numbers[all.count - 1]));
+    mcp_arena_free(arena);
+}
+
+/* Two NUMA nodes of a processor each; a network card hangs on the second. */
+static const char two_nodes[] =
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+    "<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
+    "<topology version=\"2.0\">\n"
+    "<object type=\"Machine\" os_index=\"0\" cpuset=\"0x3\" complete_cpuset=\"0x3\" "
+    "allowed_cpuset=\"0x3\" nodeset=\"0x3\" complete_nodeset=\"0x3\" allowed_nodeset=\"0x3\" "
+    "gp_index=\"1\">\n"
+    "<object type=\"Package\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\" "
+    "nodeset=\"0x1\" "
+    "complete_nodeset=\"0x1\" gp_index=\"2\">\n"
+    "<object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\" "
+    "nodeset=\"0x1\" "
+    "complete_nodeset=\"0x1\" gp_index=\"3\" local_memory=\"1048576\"/>\n"
+    "<object type=\"PU\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\" nodeset=\"0x1\" "
+    "complete_nodeset=\"0x1\" gp_index=\"4\"/>\n"
+    "</object>\n"
+    "<object type=\"Package\" os_index=\"1\" cpuset=\"0x2\" complete_cpuset=\"0x2\" "
+    "nodeset=\"0x2\" "
+    "complete_nodeset=\"0x2\" gp_index=\"5\">\n"
+    "<object type=\"NUMANode\" os_index=\"1\" cpuset=\"0x2\" complete_cpuset=\"0x2\" "
+    "nodeset=\"0x2\" "
+    "complete_nodeset=\"0x2\" gp_index=\"6\" local_memory=\"1048576\"/>\n"
+    "<object type=\"PU\" os_index=\"1\" cpuset=\"0x2\" complete_cpuset=\"0x2\" nodeset=\"0x2\" "
+    "complete_nodeset=\"0x2\" gp_index=\"7\"/>\n"
+    "<object type=\"Bridge\" gp_index=\"8\" bridge_type=\"0-1\" depth=\"0\" "
+    "bridge_pci=\"0000:[3a-3b]\">\n"
+    "<object type=\"PCIDev\" gp_index=\"9\" pci_busid=\"0000:3b:00.0\" pci_type=\"0200 "
+    "[15b3:1017] [15b3:0020] 00\" pci_link_speed=\"7.876923\"/>\n"
+    "</object>\n"
+    "</object>\n"
+    "</object>\n"
+    "</topology>\n";
+
+Test(binding, goes_beside_a_device)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_host_cores all, own;
+    struct mcp_error err = {""};
+    char path[] = "/tmp/mcpplan-nodes-XXXXXX";
+    cr_assert(mcp_host_bind_beside(arena, "ffff:ff:1f.0", &err) == MCP_IO);
+    cr_expect(strstr(err.text, "no PCI device ffff:ff:1f.0") != NULL, "%s", err.text);
+    cr_assert(mcp_host_cores(arena, &all, &err) == MCP_OK, "%s", err.text);
+    if (all.count < 2 || all.numbers[1] != 1)
+        cr_skip_test("this process may not use processors 0 and 1");
+    cr_assert(ge(int, mkstemp(path), 0));
+    cr_assert(mcp_file_replace(path, two_nodes, sizeof two_nodes - 1, &err) == MCP_OK);
+    setenv("HWLOC_XMLFILE", path, 1);
+    setenv("HWLOC_THISSYSTEM", "1", 1);
+    cr_expect(mcp_host_bind_beside(arena, "0000:3b:00.0", &err) == MCP_OK, "%s", err.text);
+    unsetenv("HWLOC_XMLFILE");
+    unlink(path);
+    cr_assert(mcp_host_cores(arena, &own, &err) == MCP_OK, "%s", err.text);
+    cr_expect(eq(int, own.count, 1));
+    cr_expect(eq(int, own.numbers[0], 1));
     mcp_arena_free(arena);
 }
