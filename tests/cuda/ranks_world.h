@@ -27,7 +27,9 @@ void run_world(struct world *world);
 void begin_training(struct run *run, int rank);
 
 /* Each wait of small plans' programs dropped in turn: a line a plan, "dropped NAME waits
- * redundant unseen", after a line for each wait whose loss does no harm. `only`: one plan's
+ * redundant doubled unseen", after a line for each wait whose loss does no harm. Doubled: memory
+ * that ops take over from each other asks for the wait too; redundant: step/verify.h does not
+ * miss it. `only`: one plan's
  * name; NULL: all. */
 void run_drops(FILE *out, const char *only);
 

@@ -85,10 +85,11 @@ static bool is_legal(struct run *run)
 
 bool plan_case(struct run *run, const struct ranks_case *c)
 {
-    return plan_model(run, c, model_files[c->model]);
+    return plan_model(run, c, model_files[c->model], SEQUENCE);
 }
 
-bool plan_model(struct run *run, const struct ranks_case *c, const char *model)
+bool plan_model(struct run *run, const struct ranks_case *c, const char *model,
+                int64_t sequence_length)
 {
     memset(run, 0, sizeof *run);
     run->arena = mcp_arena_new();
@@ -99,7 +100,7 @@ bool plan_model(struct run *run, const struct ranks_case *c, const char *model)
     run->job = mcp_job_default();
     run->job.precision = MCP_PRECISION_FP32;
     run->job.attention = "flash2"; /* fused: what kernels of the CPU do */
-    run->job.sequence_length = SEQUENCE;
+    run->job.sequence_length = sequence_length;
     run->job.global_batch_size = BATCH;
     run->question = (struct mcp_question){
         .model = &run->model, .cluster = &run->cluster, .job = &run->job, .stack = &run->stack};

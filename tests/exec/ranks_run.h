@@ -49,8 +49,9 @@ void stop(const struct mcp_error *err, const char *what);
 /* The question and the plan of a case, legal; then its program, verified. False: refused, or
  * nothing that can be trained. */
 bool plan_case(struct run *run, const struct ranks_case *c);
-/* The same of a model in a file of its own. */
-bool plan_model(struct run *run, const struct ranks_case *c, const char *model);
+/* The same of a model in a file of its own; sequences of SEQUENCE tokens at most. */
+bool plan_model(struct run *run, const struct ranks_case *c, const char *model,
+                int64_t sequence_length);
 bool build_program(struct run *run);
 /* How it is trained, whatever the backend; sets the run's batch. */
 struct mcp_train_options train_options(struct run *run);

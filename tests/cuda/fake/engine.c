@@ -8,7 +8,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_STREAMS = 1024, MAX_CLOSINGS = 8, TICK_NS = 1000, SLEEP_NS = 20000000, LIMIT_S = 120 };
+enum {
+    MAX_STREAMS = 1024,
+    MAX_CLOSINGS = 8,
+    NEWS = 12,
+    TICK_NS = 1000,
+    SLEEP_NS = 20000000,
+    LIMIT_S = 120
+};
 
 /* A thread in fake_wait(). */
 struct waiter {
@@ -30,9 +37,10 @@ static struct {
     int next_index[FAKE_MAX_DEVICES];
     long next_number[FAKE_MAX_DEVICES];
     struct waiter *waiters;
+    int news[FAKE_MAX_DEVICES]; /* questions until a rank has seen what came of the last op */
     int joined, joined_waiting, joining;
-    long joins; /* fake_join()s that are over */
-    bool needs_known, memory_is_open;
+    long joins;                             /* fake_join()s that are over */
+    bool needs_known, memory_is_open, runs; /* runs: an op */
     int closings; /* of the memory since the last fake_join(): each takes a while */
     int objects, vain_rounds, patience;
     long run;
@@ -242,6 +250,8 @@ static void settle(void)
                 if (s->head->calls == NULL && !s->head->waits) {
                     s->head->mark->reached = true;
                     s->head->mark->reached_ns = engine.now_ns;
+                    if (engine.runs)
+                        engine.news[s->device] = NEWS;
                 }
                 pop(s);
             }
@@ -250,6 +260,12 @@ static void settle(void)
 }
 
 /* --- what is waited for --- */
+
+/* A rank that trains and only asks: about this or that, so that nothing is needed by it. */
+static bool is_curious(const struct waiter *w)
+{
+    return w->asks && w->joined;
+}
 
 void fake_need(struct CUstream_st *stream, long position)
 {
@@ -279,7 +295,8 @@ static void find_needs(void)
     for (int i = 0; i < engine.num_streams; i++)
         engine.streams[i]->needed = engine.streams[i]->scanned = 0;
     for (const struct waiter *w = engine.waiters; w != NULL; w = w->next)
-        fake_need(w->mark->stream, w->mark->position);
+        if (!is_curious(w))
+            fake_need(w->mark->stream, w->mark->position);
     for (bool again = true; again;) {
         again = false;
         for (int i = 0; i < engine.num_streams; i++)
@@ -290,11 +307,10 @@ static void find_needs(void)
 
 /* --- who is next: the least rank, then the first queued, then the first device --- */
 
-static struct fake_op *choose(void)
+static struct fake_op *choose(bool lazy)
 {
     struct fake_op *best = NULL;
     long best_rank = 0;
-    bool lazy = engine.policy.lazy && !engine.policy.eager;
     if (lazy && !engine.needs_known)
         find_needs();
     for (int i = 0; i < engine.num_streams; i++) {
@@ -327,8 +343,10 @@ static void run(struct fake_op *op)
     engine.now_ns += TICK_NS;
     engine.vain_rounds = 0;
     op->has_run = op->calls->is_over == NULL;
+    engine.runs = true;
     op->calls->run(op);
     settle();
+    engine.runs = false;
 }
 
 /* --- queueing --- */
@@ -349,7 +367,7 @@ static void run_if_eager(void)
     if (!engine.policy.eager)
         return;
     settle();
-    for (struct fake_op *op = choose(); op != NULL; op = choose())
+    for (struct fake_op *op = choose(false); op != NULL; op = choose(false))
         run(op);
     fake_wake();
 }
@@ -409,12 +427,15 @@ static void release(struct waiter **at)
     engine.needs_known = false;
 }
 
-/* Those whose mark is reached, or all who only ask; a thread that goes on closes the memory. */
-static bool release_waiters(bool all_that_ask)
+enum released { REACHED, CURIOUS, ASKING };
+
+/* Those whose mark is reached, and who else; a thread that goes on closes the memory. */
+static bool release_waiters(enum released who)
 {
     bool any = false;
     for (struct waiter **at = &engine.waiters; *at != NULL;)
-        if ((*at)->mark->reached || (all_that_ask && (*at)->asks)) {
+        if ((*at)->mark->reached || (who == ASKING && (*at)->asks) ||
+            (who == CURIOUS && is_curious(*at))) {
             release(at);
             any = true;
         } else {
@@ -427,16 +448,26 @@ static bool release_waiters(bool all_that_ask)
     return any;
 }
 
+/* Lazy: what is waited for; where ranks only ask, or nothing of it can run, anything. */
+static struct fake_op *choose_for_waiters(void)
+{
+    bool curious = false, patient = false;
+    for (const struct waiter *w = engine.waiters; w != NULL; w = w->next)
+        *(is_curious(w) ? &curious : &patient) = true;
+    struct fake_op *op = patient ? choose(engine.policy.lazy) : NULL;
+    return op == NULL && curious ? choose(false) : op;
+}
+
 /* Runs one op, or lets those go that only ask. False: all is stuck. */
 static bool advance(void)
 {
-    struct fake_op *op = choose();
+    struct fake_op *op = choose_for_waiters();
     if (op != NULL) {
         run(op);
-        release_waiters(false);
+        release_waiters(CURIOUS);
         return true;
     }
-    if (!release_waiters(true))
+    if (!release_waiters(ASKING))
         return false;
     if (engine.joined > 0 && ++engine.vain_rounds > engine.patience)
         fake_stop("ranks have asked %d times in vain: nothing can run", engine.patience);
@@ -454,7 +485,7 @@ static void wait_as(struct waiter *w)
 {
     long since = seconds(), done = engine.run;
     settle();
-    release_waiters(false);
+    release_waiters(REACHED);
     while (!w->released) {
         bool quiet = engine.joined == engine.joined_waiting;
         if (quiet && advance())
@@ -470,11 +501,22 @@ static void wait_as(struct waiter *w)
     }
 }
 
+/* May a rank that asks be told "not yet" at once? It has just queued something, or has not yet
+ * looked at all that it may ask about since something came to be over. */
+static bool is_too_early(void)
+{
+    int *news = &engine.news[self.device];
+    bool early = self.has_queued || (self.joined && *news > 0);
+    *news -= *news > 0;
+    return early;
+}
+
 bool fake_wait(struct fake_mark *mark, bool asks)
 {
-    bool too_early = asks && self.has_queued;
+    settle();
+    bool early = asks && !mark->reached && is_too_early();
     self.has_queued = false;
-    if (mark->reached || too_early)
+    if (mark->reached || early)
         return mark->reached;
     struct waiter w = {engine.waiters, mark, self.device, asks, self.joined, false};
     engine.waiters = &w;

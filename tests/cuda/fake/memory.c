@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALIGNMENT = 256 };
+enum { ALIGNMENT = 256, SHUT_BYTES = 1 << 20 };
 
 struct block {
     struct block *next;
@@ -44,7 +44,8 @@ enum fake_place fake_place_of(const void *at)
 static void protect(const struct block *b)
 {
     bool shut = memory.closed && b->place == FAKE_ON_DEVICE;
-    mprotect(b->pages, b->page_bytes, shut ? PROT_NONE : PROT_READ | PROT_WRITE);
+    size_t bytes = b->page_bytes < SHUT_BYTES ? b->page_bytes : SHUT_BYTES; /* it takes time */
+    mprotect(b->pages, bytes, shut ? PROT_NONE : PROT_READ | PROT_WRITE);
 }
 
 void fake_open_memory(bool open)

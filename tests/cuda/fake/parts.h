@@ -75,8 +75,9 @@ void fake_push_op(struct CUstream_st *stream, const struct fake_op_calls *calls,
 struct fake_mark *fake_push_mark(struct CUstream_st *stream);
 void fake_push_wait(struct CUstream_st *stream, struct fake_mark *mark);
 void fake_release_mark(struct fake_mark *mark);
-/* Runs ops until the mark is reached. `asks`: or until nothing can run; false: not reached. Who
- * asks for the first time after queueing something has come too early: nothing is run. */
+/* Runs ops until the mark is reached. `asks`: returns sooner, false where it is not reached: when
+ * nothing can run; between fake_join() and fake_leave() after one op, and where a rank has not yet
+ * looked at what came of the last one, or has queued more since, at once. */
 bool fake_wait(struct fake_mark *mark, bool asks);
 /* The least goes first. */
 long fake_rank_of(const struct fake_op *op, const struct fake_policy *policy, uint64_t *random);

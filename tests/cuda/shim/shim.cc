@@ -13,7 +13,11 @@
 #include <sys/mman.h>
 #include <vector>
 
-#if !defined(__x86_64__)
+/* A switch by hand costs a third of swapcontext's, which asks the kernel for a signal mask. */
+#if defined(__x86_64__) && !defined(MCP_SHIM_UCONTEXT)
+#define MCP_SHIM_BY_HAND 1
+#else
+#define MCP_SHIM_BY_HAND 0
 #include <ucontext.h>
 #endif
 
@@ -53,7 +57,7 @@ enum mcp_shim_order order_of_threads = MCP_SHIM_ASCENDING;
 /* --- fibers --- */
 
 struct fiber {
-#if defined(__x86_64__)
+#if MCP_SHIM_BY_HAND
     void *pointer = nullptr; /* of the stack, while it does not run */
 #else
     ucontext_t context;
@@ -64,7 +68,7 @@ struct fiber {
     size_t bytes = 0;
 };
 
-#if defined(__x86_64__)
+#if MCP_SHIM_BY_HAND
 extern "C" void mcp_shim_switch(void **from, void *to);
 __asm__(".text\n"
         ".globl mcp_shim_switch\n"
@@ -88,7 +92,7 @@ void switch_fibers(fiber &from, fiber &to)
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&from.fake_stack, to.bottom, to.bytes);
 #endif
-#if defined(__x86_64__)
+#if MCP_SHIM_BY_HAND
     mcp_shim_switch(&from.pointer, to.pointer);
 #else
     swapcontext(&from.context, &to.context);
@@ -220,7 +224,7 @@ fiber *new_fiber()
     made->stack = memory;
     made->bottom = memory;
     made->bytes = stack_bytes;
-#if defined(__x86_64__)
+#if MCP_SHIM_BY_HAND
     auto *top = reinterpret_cast<uintptr_t *>(static_cast<char *>(memory) + stack_bytes);
     top -= 1; /* where begin_fiber() would return to */
     *--top = reinterpret_cast<uintptr_t>(begin_fiber);
