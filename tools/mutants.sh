@@ -35,8 +35,11 @@ try() { # NAME FILE KERNELS SED CONFIG TEST
     *) flags='-O2 -g' ;;
     esac
     compile "$flags" "$build/mutant/kernels.o" "$source" || broken "$1 does not compile"
-    others=$(find "$objects/exec" "$objects/tests/cuda" -name '*.o' | grep -E '\.(cu|cc)\.o$' |
-        grep -v "/cuda_kernels_$3\.cu\.o" | grep -v '/fake/')
+    others=
+    for one in exec/cuda_kernels_*.cu tests/cuda/kernels_*.cc tests/cuda/kit.cc \
+        tests/cuda/shim/shim.cc; do
+        [ "$one" = "exec/cuda_kernels_$3.cu" ] || others="$others $objects/$one.o"
+    done
     # shellcheck disable=SC2086
     ${CXX:-g++} $flags -o "$build/mutant/kernels" $others "$build/mutant/kernels.o" ||
         broken "$1 does not link"
