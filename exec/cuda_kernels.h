@@ -354,8 +354,8 @@ void mcp_cuda_router_top_k_backward(const struct mcp_cuda_router *op,
 void mcp_cuda_expert_counts(const struct mcp_cuda_routing *routing, int32_t *sizes,
                             const struct mcp_cuda_queue *queue);
 
-/* Tokens' rows [tokens][columns] and their copies sorted by expert, then by token. Needs
- * tokens x experts <= 2^26: counts of 32 tokens at a time are in the scratch memory. */
+/* Tokens' rows [tokens][columns] and their copies sorted by expert, then by token. Needs fewer than
+ * 2^20 experts: counts of tiles of tokens are in the scratch memory. */
 struct mcp_cuda_permute {
     struct mcp_cuda_routing routing;
     struct mcp_cuda_array tokens; /* [tokens][columns] */

@@ -142,7 +142,27 @@ void mcp_cuda_router_top_k_backward(const mcp_cuda_router *op, const mcp_cuda_qu
 
 /* --- counts --- */
 
-constexpr int64_t tile_tokens = 32;
+/* Of one op, in scratch memory: counts [experts][tiles], totals [experts], starts [experts]. */
+struct rows_of_experts {
+    int32_t *counts, *totals, *starts;
+    int64_t tiles, tile_tokens;
+};
+
+/* Tiles of 32 tokens, or of more where the counts of so many would not fit. */
+static rows_of_experts rows_of(const mcp_cuda_routing *r, const mcp_cuda_queue *queue)
+{
+    rows_of_experts rows;
+    rows.tile_tokens = 32;
+    rows.tiles = mcp_ceil(r->tokens, rows.tile_tokens);
+    while ((rows.tiles + 2) * r->experts * 4 > MCP_CUDA_SCRATCH_BYTES && rows.tiles > 1) {
+        rows.tile_tokens *= 2;
+        rows.tiles = mcp_ceil(r->tokens, rows.tile_tokens);
+    }
+    rows.counts = static_cast<int32_t *>(queue->scratch);
+    rows.totals = rows.counts + rows.tiles * r->experts;
+    rows.starts = rows.totals + r->experts;
+    return rows;
+}
 
 static __device__ __forceinline__ const float *shares_of(const mcp_cuda_routing &r)
 {
@@ -150,17 +170,17 @@ static __device__ __forceinline__ const float *shares_of(const mcp_cuda_routing 
 }
 
 /* counts[expert][tile]: a thread has both. */
-static __global__ void count_tiles(mcp_cuda_routing r, int32_t *counts, int64_t tiles)
+static __global__ void count_tiles(mcp_cuda_routing r, rows_of_experts rows)
 {
     const int64_t item = mcp_thread(), tile = mcp_divide(item, r.experts);
-    const int64_t expert = item - tile * r.experts;
-    const int64_t last = (tile + 1) * tile_tokens < r.tokens ? (tile + 1) * tile_tokens : r.tokens;
+    const int64_t expert = item - tile * r.experts, end = (tile + 1) * rows.tile_tokens;
+    const int64_t last = end < r.tokens ? end : r.tokens;
     int32_t count = 0;
-    if (tile >= tiles)
+    if (tile >= rows.tiles)
         return;
-    for (int64_t token = tile * tile_tokens; token < last; token++)
+    for (int64_t token = tile * rows.tile_tokens; token < last; token++)
         count += shares_of(r)[token * r.experts + expert] >= 0;
-    counts[expert * tiles + tile] = count;
+    rows.counts[expert * rows.tiles + tile] = count;
 }
 
 /* Of one expert, by a warp: its counts become those of earlier tiles; totals[expert]. */
@@ -208,23 +228,21 @@ static __global__ void start_experts(const int32_t *totals, int64_t experts, int
     }
 }
 
-/* In scratch memory: counts [experts][tiles], totals [experts], starts [experts]. */
-struct rows_of_experts {
-    int32_t *counts, *totals, *starts;
-    int64_t tiles;
-};
+/* Totals of each expert, into `totals`; counts become those before each tile. */
+static void count_tokens(const mcp_cuda_routing *r, const rows_of_experts &rows, int32_t *totals,
+                         const mcp_cuda_queue *queue)
+{
+    if (rows.tiles > 0)
+        MCP_LAUNCH(count_tiles, mcp_blocks(rows.tiles * r->experts), mcp_threads, 0, queue->stream,
+                   *r, rows);
+    MCP_LAUNCH(add_tiles, mcp_blocks(r->experts * mcp_warp), mcp_threads, 0, queue->stream,
+               rows.counts, rows.tiles, totals, r->experts);
+}
 
 static rows_of_experts count_rows(const mcp_cuda_routing *r, const mcp_cuda_queue *queue)
 {
-    rows_of_experts rows;
-    rows.tiles = mcp_ceil(r->tokens, tile_tokens);
-    rows.counts = static_cast<int32_t *>(queue->scratch);
-    rows.totals = rows.counts + rows.tiles * r->experts;
-    rows.starts = rows.totals + r->experts;
-    MCP_LAUNCH(count_tiles, mcp_blocks(rows.tiles * r->experts), mcp_threads, 0, queue->stream, *r,
-               rows.counts, rows.tiles);
-    MCP_LAUNCH(add_tiles, mcp_blocks(r->experts * mcp_warp), mcp_threads, 0, queue->stream,
-               rows.counts, rows.tiles, rows.totals, r->experts);
+    const rows_of_experts rows = rows_of(r, queue);
+    count_tokens(r, rows, rows.totals, queue);
     MCP_LAUNCH(start_experts, 1, mcp_threads, 0, queue->stream, rows.totals, r->experts,
                rows.starts);
     return rows;
@@ -233,14 +251,8 @@ static rows_of_experts count_rows(const mcp_cuda_routing *r, const mcp_cuda_queu
 void mcp_cuda_expert_counts(const mcp_cuda_routing *routing, int32_t *sizes,
                             const mcp_cuda_queue *queue)
 {
-    const int64_t tiles = mcp_ceil(routing->tokens, tile_tokens);
-    int32_t *counts = static_cast<int32_t *>(queue->scratch);
-    if (tiles > 0)
-        MCP_LAUNCH(count_tiles, mcp_blocks(tiles * routing->experts), mcp_threads, 0, queue->stream,
-                   *routing, counts, tiles);
     if (routing->experts > 0)
-        MCP_LAUNCH(add_tiles, mcp_blocks(routing->experts * mcp_warp), mcp_threads, 0,
-                   queue->stream, counts, tiles, sizes, routing->experts);
+        count_tokens(routing, rows_of(routing, queue), sizes, queue);
 }
 
 /* --- rows: a block has a token --- */
@@ -255,9 +267,9 @@ static __device__ __forceinline__ int32_t row_of(const mcp_cuda_routing &r,
                                                  const rows_of_experts &rows, int64_t token,
                                                  int64_t expert)
 {
-    const int64_t tile = token / tile_tokens;
+    const int64_t tile = token / rows.tile_tokens;
     int32_t row = rows.starts[expert] + rows.counts[expert * rows.tiles + tile];
-    for (int64_t other = tile * tile_tokens; other < token; other++)
+    for (int64_t other = tile * rows.tile_tokens; other < token; other++)
         row += shares_of(r)[other * r.experts + expert] >= 0;
     return row;
 }
