@@ -311,6 +311,15 @@ static void sum_squares(struct mcp_builder *b, const struct part *part)
                                            part->shard_first, is_frozen(b)}});
 }
 
+/* A head's copy of the table, which is its last part: the embedding's stage counts its gradients. */
+static bool has_duplicate(const struct mcp_layer_type *type)
+{
+    for (int i = 0; i < type->num_weights; i++)
+        if (type->weights[i].duplicate)
+            return true;
+    return false;
+}
+
 /* Before the update, for the norm of all gradients where the step finds it. */
 static void norm_block(struct mcp_builder *b, const struct part *parts, int count)
 {
@@ -321,7 +330,8 @@ static void norm_block(struct mcp_builder *b, const struct part *parts, int coun
             reduce_part(b, &parts[i]);
     if (ends)
         reduce_ends(b, &parts[count - 1]);
-    for (int i = 0; i < count && mcp_job_finds_norm(b->question->job); i++)
+    int counted = count - has_duplicate(b->type);
+    for (int i = 0; i < counted && mcp_job_finds_norm(b->question->job); i++)
         sum_squares(b, &parts[i]);
     mcp_end_block(b, MCP_EPILOGUE);
 }
