@@ -102,6 +102,8 @@ static enum mcp_status each_expert(const struct mcp_cuda_call *call,
                                    struct mcp_error *err)
 {
     struct rows rows = {0, 0, 0};
+    if (call->sizes == NULL)
+        return mcp_fail(err, MCP_RUN_FAILURE, "nobody has counted tokens for experts before it");
     for (; rows.expert < (int)call->launch->op->dims[3]; rows.expert++) {
         rows.count = mcp_expert_rows(call->launch, call->sizes, rows.expert);
         MCP_TRY(product(call, rows, err));

@@ -249,6 +249,22 @@ static enum mcp_status message(const struct move *m, struct mcp_error *err)
                                   err);
 }
 
+/* A program that was not opened, or whose ops are on ranks that their groups lack. */
+static enum mcp_status check(const struct move *m, const int32_t *sizes, struct mcp_error *err)
+{
+    const struct mcp_cuda_group *group = m->group;
+    const bool sends = m->t.function == MCP_FN_SEND, receives = m->t.function == MCP_FN_RECEIVE;
+    const struct mcp_nccl *link = sends ? group->out : receives ? group->in : group->all;
+    const bool joined = group->opened && (group->size == 1 || link != NULL) &&
+                        (!sends || m->channels->outboxes[m->queue].slots > 0);
+    if (!joined)
+        return mcp_fail(err, MCP_RUN_FAILURE, "rank %d has joined no group for it",
+                        m->channels->rank);
+    if (m->t.function == MCP_FN_ALL_TO_ALL_V && sizes == NULL)
+        return mcp_fail(err, MCP_RUN_FAILURE, "nobody has counted tokens for experts before it");
+    return MCP_OK;
+}
+
 enum mcp_status mcp_cuda_transfer(struct mcp_cuda_channels *channels,
                                   const struct mcp_launch *launch, const int32_t *sizes,
                                   void *stream, struct mcp_error *err)
@@ -261,6 +277,7 @@ enum mcp_status mcp_cuda_transfer(struct mcp_cuda_channels *channels,
     mcp_transfer_read(launch, &m.t);
     mcp_nccl_type_of((enum mcp_dtype)m.t.dtype, &m.type);
     m.size = mcp_transfer_size(&m.t);
+    MCP_TRY(check(&m, sizes, err));
     switch (launch->op->function) {
     case MCP_FN_ALL_GATHER:
         return all_gather(&m, err);
