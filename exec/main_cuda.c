@@ -175,14 +175,25 @@ static enum mcp_status run_rank(struct rank *rank, int argc, char **argv,
     return mcp_store_open(rank->arena, &rank->place, options->timeout_s, &rank->store, err);
 }
 
+/* Before the first call of CUDA; what the user has set stays. Ranks wait for each other on their
+ * devices, so nothing may wait that need not. */
+static void set_environment(void)
+{
+    /* NCCL connects all ranks at once: later a host would wait for its peers' hosts */
+    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+    /* a queue of the device for each stream: two in one wait for each other's waits */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    /* kernels are loaded before they are wanted: that can wait for all that runs */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 int main(int argc, char **argv)
 {
     struct rank rank = {.arena = mcp_arena_new()};
     struct mcp_run_options options = mcp_run_options_default();
     struct mcp_error err = {""};
     mcp_block_requests();
-    /* all connections before the first step: later a host would wait for its peers' hosts */
-    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+    set_environment();
     enum mcp_status status = run_rank(&rank, argc, argv, &options, &err);
     if (status == MCP_OK)
         status = train(&rank, &err);
