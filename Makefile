@@ -88,7 +88,7 @@ $(BUILD)/mcpplan-exec-cpu: $(call obj,exec/main_cpu.c $(CPU_SRC)) $(BUILD)/libmc
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(MPI_LIBS) $(LDLIBS)
 $(BUILD)/tests/unit: $(call obj,$(TEST_SRC) $(FAKE_SRC) $(KERNELS)) $(BUILD)/libmcpplan.a $(BUILD)/files \
-                     $(BUILD)/tests/fake_nvml.so $(BUILD)/tests/cuda/executor $(if $(MPI_CC),$(patsubst %,$(BUILD)/tests/ranks,$(firstword $(RANKS_SRC))))
+                     $(BUILD)/tests/fake_nvml.so $(BUILD)/tests/cuda/executor $(if $(MPI_CC),$(patsubst %,$(BUILD)/tests/ranks,$(firstword $(RANKS_SRC))) $(BUILD)/tests/cuda/ranks)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) -lcriterion $(BLAS) $(LDLIBS)
 # What tests start through mpirun: one world, many plans.

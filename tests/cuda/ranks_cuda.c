@@ -10,8 +10,8 @@
 
 #include <math.h>
 
-/* Enough for a gradient to move a weight, and for the new weights' loss. */
-enum { SHORT = 2, ORDERS = 10 };
+/* Steps: enough for a gradient to move a weight, and for the new weights' loss. */
+enum { SHORT = 2, SHORT_SEQUENCE = 16, ORDERS = 10 };
 
 /* Step by step: orders as such, then each stream of the program held back. */
 static const struct fake_policy policies[ORDERS] = {
@@ -70,7 +70,7 @@ static const struct reference *reference_of(struct mcp_cpu_world *cpu, struct re
     struct mcp_step_report report;
     struct run run;
     if (!all[model].made) {
-        all[model].made = plan_case(&run, &alone);
+        all[model].made = plan_model(&run, &alone, NULL, SHORT_SEQUENCE);
         build_program(&run);
         begin(&run, cpu, true, 0);
         for (int step = 0; step < RANKS_STEPS; step++) {
@@ -101,7 +101,7 @@ static void run_case(int number, int steps, const struct reference *want, FILE *
         .planned = &run, .ranks = ranks_world(&ranks_cases[number]), .live = live, .context = &got};
     fprintf(out, "%d", number);
     fflush(out);
-    if (plan_case(&run, &ranks_cases[number])) {
+    if (plan_model(&run, &ranks_cases[number], NULL, SHORT_SEQUENCE)) {
         build_program(&run);
         run_world(&world);
         fprintf(out, " %.3g %.3g %.6f", apart(got.losses, want->losses, steps),
@@ -123,12 +123,13 @@ int main(int argc, char **argv)
     FILE *out = argc > 1 ? fopen(argv[1], "w") : stdout;
     if (out == NULL)
         return 1;
-    if (argc <= 2 || *end != '\0')
+    if (argc > 2 ? *end != '\0' : every == 1)
         run_drops(out, argc > 2 ? argv[2] : NULL);
     for (int i = 0; i < ranks_num_cases; i++)
         if (ranks_world(&ranks_cases[i]) <= MAX_RANKS &&
             (argc <= 2 ? i % every == 0 : *end == '\0' && only == i))
-            run_case(i, steps, reference_of(cpu, all, ranks_cases[i].model), out);
+            run_case(i, ranks_cases[i].context > 2 && !ranks_full() ? 1 : steps,
+                     reference_of(cpu, all, ranks_cases[i].model), out);
     fclose(out);
     mcp_arena_free(arena);
     return 0;

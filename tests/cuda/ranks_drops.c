@@ -141,7 +141,6 @@ static void tell(const struct drops *drops, const char *what, const struct run *
             run->program.types[at->type].name, mcp_block_role_names[at->role],
             mcp_functions[ops[at->op].function].name, at->op,
             mcp_functions[ops[drops->trial.waits_for].function].name, drops->trial.waits_for);
-   
 }
 
 /* Rank 0 changes the program that all ranks run. */

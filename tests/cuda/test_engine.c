@@ -138,7 +138,7 @@ Test(engine, waits_hold_whatever_the_order)
         cudaEventRecord(event, streams[0]); /* after the wait: nothing to it */
         kernel(1, &letters[2]);
         cr_expect(eq(int, cudaEventQuery(event), cudaErrorNotReady)); /* at first too early */
-        cr_expect(eq(int, cudaEventQuery(event), cudaSuccess)); /* asking runs what can run */
+        cr_expect(eq(int, cudaEventQuery(event), cudaSuccess));       /* asking runs what can run */
         cr_expect(eq(str, done, waits ? "axb" : "xab"), "%s", waits ? "waits" : "waits not");
         cudaEventDestroy(event);
         end();

@@ -85,7 +85,7 @@ static bool is_legal(struct run *run)
 
 bool plan_case(struct run *run, const struct ranks_case *c)
 {
-    return plan_model(run, c, model_files[c->model], SEQUENCE);
+    return plan_model(run, c, NULL, SEQUENCE);
 }
 
 bool plan_model(struct run *run, const struct ranks_case *c, const char *model,
@@ -94,7 +94,8 @@ bool plan_model(struct run *run, const struct ranks_case *c, const char *model,
     memset(run, 0, sizeof *run);
     run->arena = mcp_arena_new();
     run->clip_norm = mcp_train_options_default().clip_norm;
-    CHECK(mcp_model_load(run->arena, model, &run->model, &err));
+    CHECK(mcp_model_load(run->arena, model != NULL ? model : model_files[c->model], &run->model,
+                         &err));
     CHECK(mcp_cluster_load(run->arena, "dgx-a100", &run->cluster, &err));
     CHECK(mcp_stack_load(run->arena, "mcpplan-cpu", &run->stack, &err));
     run->job = mcp_job_default();

@@ -28,7 +28,7 @@ struct run {
     const struct mcp_program *frozen; /* of steps from freeze_step on; NULL: none */
     int64_t freeze_step;
     const struct mcp_program *evaluation; /* NULL: none */
-    double clip_norm, loss_scale; /* loss_scale: the first one of fp16; 0: the usual */
+    double clip_norm, loss_scale;         /* loss_scale: the first one of fp16; 0: the usual */
     struct mcp_prediction prediction;
     struct mcp_backend *backend;
     struct mcp_backend_calls calls;
@@ -49,7 +49,8 @@ void stop(const struct mcp_error *err, const char *what);
 /* The question and the plan of a case, legal; then its program, verified. False: refused, or
  * nothing that can be trained. */
 bool plan_case(struct run *run, const struct ranks_case *c);
-/* The same of a model in a file of its own; sequences of SEQUENCE tokens at most. */
+/* The same of a model in a file of its own (NULL: the case's), and of sequences so long: SEQUENCE
+ * at most. */
 bool plan_model(struct run *run, const struct ranks_case *c, const char *model,
                 int64_t sequence_length);
 bool build_program(struct run *run);
