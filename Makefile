@@ -71,7 +71,7 @@ MPI_INCLUDES := $(if $(MPI_CC),$(patsubst -I%,-isystem %,$(shell $(MPI_CC) --sho
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all executors cuda-gate mutants man deps check check-full tests asan tsan fuzz fuzzers torture report-check tensorboard-check bench bench-train predict validate demo \
+.PHONY: all executors cuda-gate gpu-check mutants man deps check check-full tests asan tsan fuzz fuzzers torture report-check tensorboard-check bench bench-train predict validate demo \
         tidy format rules headers install help clean
 
 all: $(BUILD)/mcpplan executors      ## build the programs and the library
@@ -209,6 +209,8 @@ torture: deps                        ## kill ranks of a run at random moments, K
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tools/torture.sh $(BUILD)/mcpplan $(KILLS)
 # In the sanitizers' folders of asan, so that little is built twice; MUTANTS names some of them.
+gpu-check: all                       ## the CUDA backend on a machine with a GPU; else says "not run"
+	$(Q)tools/gpu_check.sh $(BUILD)
 mutants:                             ## are kernels that are made wrong found? three minutes
 	$(Q)tools/mutants.sh build $(MUTANTS)
 cuda-gate: $(if $(NVCC),$(CUDA_OBJ) $(CUDA_PROGRAM))  ## kernels by nvcc: no warning, no spill; registers listed
