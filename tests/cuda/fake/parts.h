@@ -47,6 +47,14 @@ struct CUstream_st {
     long needed, scanned; /* positions up to which ops are waited for, and were looked at */
 };
 
+/* A thread in fake_wait(). */
+struct waiter {
+    struct waiter *next;
+    struct fake_mark *mark;
+    int device;
+    bool asks, joined, released;
+};
+
 /* Of the calling thread. */
 struct fake_thread {
     int device;
@@ -56,6 +64,8 @@ struct fake_thread {
 };
 struct fake_thread *fake_self(void);
 int fake_num_devices(void);
+const struct CUstream_st *fake_stream_at(int i); /* by device, then in order; NULL: no more */
+const struct waiter *fake_waiters(void);
 int fake_device_error(void);
 size_t fake_device_bytes(void);
 
