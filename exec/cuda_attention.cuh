@@ -157,6 +157,14 @@ static __device__ __forceinline__ void mcp_add_weighted(const float *weights, co
         }
 }
 
+/* --- by tensor cores, where they can: cuda_kernels_flash*.cu --- */
+
+/* False: this op is none of theirs, and nothing has been queued. The backward keeps 4 bytes of a
+ * row and head in the scratch memory, and works by parts of the heads where not all have room. */
+bool mcp_flash_attention(const struct mcp_cuda_attention *op, const mcp_cuda_queue *queue);
+bool mcp_flash_attention_backward(const struct mcp_cuda_attention *op, int64_t scratch_bytes,
+                                  const mcp_cuda_queue *queue);
+
 /* Runs LAUNCH(C) with as many strips of 32 columns as the wider head has, rounded up to 2, 4 or
  * 8. */
 #define MCP_BY_WIDTH(op, LAUNCH)                                                                   \

@@ -127,6 +127,8 @@ static __global__ void __launch_bounds__(mcp_tile_threads) attention(struct mcp_
 
 void mcp_cuda_attention(const struct mcp_cuda_attention *op, const mcp_cuda_queue *queue)
 {
+    if (mcp_flash_attention(op, queue))
+        return;
     const int64_t tiles = mcp_num_tiles(op->queries, mcp_tile_queries);
     const auto bytes = static_cast<size_t>(forward_floats(*op)) * sizeof(float);
     const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(op->heads),

@@ -255,6 +255,8 @@ static dim3 grid_of(const struct mcp_cuda_attention *op, int64_t tiles, int64_t 
 
 void mcp_cuda_attention_backward(const struct mcp_cuda_attention *op, const mcp_cuda_queue *queue)
 {
+    if (mcp_flash_attention_backward(op, MCP_CUDA_SCRATCH_BYTES, queue))
+        return;
     const int64_t query_tiles = mcp_num_tiles(op->queries, mcp_tile_queries);
     const int64_t key_tiles = mcp_num_tiles(op->keys, mcp_tile_keys);
     const size_t bytes = back_bytes(op);
