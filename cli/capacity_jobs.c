@@ -1,38 +1,12 @@
 /* cli/capacity_jobs.c: mcpplan capacity --jobs FILE: several jobs on several pools. */
-#include "cli/capacity_view.h"
-#include "cli/plan_options.h"
+#include "cli/capacity_jobs.h"
 #include "cli/plan_watch.h"
 #include "core/units.h"
-#include "planner/jobs.h"
-#include "reports/table.h"
 
 #include <math.h>
 
-enum { MOST_POOLS = 8, MOST_JOBS = 32, MOST_SLOTS = 64, SIZES = 9 };
+enum { MOST_SLOTS = 64, SIZES = 9 };
 static const double day_s = 86400;
-
-struct pool {
-    const char *cluster;
-    struct mcp_cluster machines; /* a node of them */
-};
-
-struct job {
-    struct mcp_plan_args plan;
-    int64_t tokens;
-};
-
-struct jobs {
-    struct mcp_context *ctx;
-    struct mcp_capacity_ask ask;
-    struct pool pools[MOST_POOLS];
-    struct job jobs[MOST_JOBS];
-    struct mcp_jobs_pool pool_facts[MOST_POOLS];
-    struct mcp_jobs_job job_facts[MOST_JOBS];
-    struct mcp_jobs_option *options;
-    struct mcp_capacity_row *rows; /* [num_options] what the options were planned as */
-    struct mcp_jobs_problem problem;
-    bool interrupted;
-};
 
 /* The file */
 
@@ -55,10 +29,10 @@ static enum mcp_status read_time(struct mcp_json *json, const char *key, double 
     return MCP_OK;
 }
 
-static enum mcp_status read_pool(struct jobs *j, struct mcp_json *json, int index)
+static enum mcp_status read_pool(struct mcp_jobs_view *j, struct mcp_json *json, int index)
 {
     struct mcp_error *err = &j->ctx->err;
-    struct pool *pool = &j->pools[index];
+    struct mcp_jobs_machines *pool = &j->pools[index];
     struct mcp_jobs_pool *facts = &j->pool_facts[index];
     double price = (double)NAN;
     MCP_TRY(mcp_json_string(json, "cluster", &pool->cluster, err));
@@ -82,7 +56,7 @@ static enum mcp_status read_pool(struct jobs *j, struct mcp_json *json, int inde
     return MCP_OK;
 }
 
-static enum mcp_status read_tokens(struct jobs *j, struct mcp_json *json, int64_t *out)
+static enum mcp_status read_tokens(struct mcp_jobs_view *j, struct mcp_json *json, int64_t *out)
 {
     double number = 0;
     const char *text;
@@ -99,12 +73,12 @@ static enum mcp_status read_tokens(struct jobs *j, struct mcp_json *json, int64_
     return MCP_OK;
 }
 
-static enum mcp_status read_job(struct jobs *j, struct mcp_json *json, int index)
+static enum mcp_status read_job(struct mcp_jobs_view *j, struct mcp_json *json, int index)
 {
     struct mcp_error *err = &j->ctx->err;
-    struct job *job = &j->jobs[index];
+    struct mcp_jobs_asked *job = &j->jobs[index];
     struct mcp_jobs_job *facts = &j->job_facts[index];
-    job->plan = mcp_plan_args_default();
+    job->plan = j->given;
     *facts = (struct mcp_jobs_job){.deadline_s = (double)NAN, .weight = 1};
     MCP_TRY(mcp_json_string(json, "model", &job->plan.model, err));
     facts->name = job->plan.model;
@@ -124,8 +98,8 @@ static enum mcp_status read_job(struct jobs *j, struct mcp_json *json, int index
     return mcp_json_done(json, err);
 }
 
-static enum mcp_status read_list(struct jobs *j, struct mcp_json *json, const char *key, int most,
-                                 int *count)
+static enum mcp_status read_list(struct mcp_jobs_view *j, struct mcp_json *json, const char *key,
+                                 int most, int *count)
 {
     struct mcp_json *list;
     MCP_TRY(mcp_json_array(json, key, &list, &j->ctx->err));
@@ -143,7 +117,7 @@ static enum mcp_status read_list(struct jobs *j, struct mcp_json *json, const ch
 }
 
 /* The horizon: as stated, else the last deadline. */
-static enum mcp_status settle_horizon(struct jobs *j, struct mcp_json *json)
+static enum mcp_status settle_horizon(struct mcp_jobs_view *j, struct mcp_json *json)
 {
     struct mcp_jobs_problem *p = &j->problem;
     for (int i = 0; isnan(p->horizon_s) && i < p->num_jobs; i++)
@@ -160,7 +134,7 @@ static enum mcp_status settle_horizon(struct jobs *j, struct mcp_json *json)
     return MCP_OK;
 }
 
-static enum mcp_status read_file(struct jobs *j, const char *path)
+static enum mcp_status read_file(struct mcp_jobs_view *j, const char *path)
 {
     struct mcp_error *err = &j->ctx->err;
     struct mcp_jobs_problem *p = &j->problem;
@@ -176,8 +150,8 @@ static enum mcp_status read_file(struct jobs *j, const char *path)
     if (!mcp_same(schema, "mcpplan.jobs/1"))
         return mcp_json_fail(json, err, "schema '%s' is not mcpplan.jobs/1",
                              mcp_shown(j->ctx->arena, schema));
-    MCP_TRY(read_list(j, json, "pools", MOST_POOLS, &p->num_pools));
-    MCP_TRY(read_list(j, json, "jobs", MOST_JOBS, &p->num_jobs));
+    MCP_TRY(read_list(j, json, "pools", MCP_MOST_JOB_POOLS, &p->num_pools));
+    MCP_TRY(read_list(j, json, "jobs", MCP_MOST_JOBS, &p->num_jobs));
     MCP_TRY(read_time(json, "horizon", &p->horizon_s, err));
     MCP_TRY(read_count(json, "slots", MOST_SLOTS, &p->slots, err));
     MCP_TRY(mcp_json_maybe_double(json, "energy_price_per_kwh", &p->energy_price_per_kwh, err));
@@ -205,19 +179,22 @@ static int node_counts(int most, int out[SIZES])
     return count;
 }
 
-static void keep(struct jobs *j, int job, int pool, const struct mcp_capacity_row *row)
+static void keep(struct mcp_jobs_view *j, int job, int pool, const struct mcp_question *question,
+                 const struct mcp_capacity_row *row)
 {
     struct mcp_jobs_problem *p = &j->problem;
     if (row->reason != NULL || row->nodes + row->spares > j->pool_facts[pool].most_nodes ||
         row->time_s > p->horizon_s)
         return;
     j->rows[p->num_options] = *row;
+    j->questions[p->num_options] = question;
     j->options[p->num_options++] = (struct mcp_jobs_option){job, pool, row->nodes + row->spares,
                                                             row->time_s, row->energy_joules};
 }
 
 /* All sizes of one job on one pool. False: stopped. */
-static bool plan_sizes(struct jobs *j, int job, int pool, const struct mcp_question *question,
+static bool plan_sizes(struct mcp_jobs_view *j, int job, int pool,
+                       const struct mcp_question *question,
                        const struct mcp_search_options *options)
 {
     struct mcp_context *ctx = j->ctx;
@@ -241,12 +218,13 @@ static bool plan_sizes(struct jobs *j, int job, int pool, const struct mcp_quest
                                             mcp_printable(ctx->arena, j->pool_facts[pool].name)));
         if (!mcp_capacity_plan(ctx->arena, &sweep, 0, gpus, &row))
             return false;
-        keep(j, job, pool, &row);
+        keep(j, job, pool, question, &row);
     }
     return true;
 }
 
-static enum mcp_status plan_job(struct jobs *j, int job, const struct mcp_search_options *options)
+static enum mcp_status plan_job(struct mcp_jobs_view *j, int job,
+                                const struct mcp_search_options *options)
 {
     for (int pool = 0; pool < j->problem.num_pools && !j->interrupted; pool++) {
         struct mcp_plan_question *loaded = MCP_NEW(j->ctx->arena, struct mcp_plan_question);
@@ -264,7 +242,7 @@ static enum mcp_status plan_job(struct jobs *j, int job, const struct mcp_search
     return MCP_OK;
 }
 
-static enum mcp_status plan_jobs(struct jobs *j)
+static enum mcp_status plan_jobs(struct mcp_jobs_view *j)
 {
     struct mcp_plan_watch watch;
     struct mcp_search_options options = {.objective = MCP_OBJECTIVE_TIME, .top = 1};
@@ -273,6 +251,7 @@ static enum mcp_status plan_jobs(struct jobs *j)
     enum mcp_status status = MCP_OK;
     j->options = MCP_ARRAY(j->ctx->arena, most, struct mcp_jobs_option);
     j->rows = MCP_ARRAY(j->ctx->arena, most, struct mcp_capacity_row);
+    j->questions = MCP_ARRAY(j->ctx->arena, most, const struct mcp_question *);
     p->options = j->options;
     mcp_plan_watch_begin(&watch, &options);
     for (int job = 0; job < p->num_jobs && !j->interrupted && status == MCP_OK; job++)
@@ -283,144 +262,10 @@ static enum mcp_status plan_jobs(struct jobs *j)
 
 /* The answer */
 
-static const char *days(struct mcp_arena *arena, double s)
-{
-    return mcp_format(arena, "%.1f", s / day_s);
-}
-
-static double start_s(const struct jobs *j, const struct mcp_jobs_answer *answer, int job)
-{
-    return answer->start[job] * j->problem.horizon_s / j->problem.slots;
-}
-
-static void put_jobs(struct mcp_text *out, const struct mcp_style *style, const struct jobs *j,
-                     const struct mcp_jobs_answer *answer)
-{
-    static const struct mcp_column columns[] = {
-        {"job", "", MCP_LEFT},       {"pool", "", MCP_LEFT},    {"GPUs", "", MCP_RIGHT},
-        {"nodes", "", MCP_RIGHT},    {"spare", "", MCP_RIGHT},  {"start", "day", MCP_RIGHT},
-        {"time", "days", MCP_RIGHT}, {"due", "day", MCP_RIGHT}, {"MFU", "", MCP_RIGHT},
-        {"ETTR", "", MCP_RIGHT},
-    };
-    struct mcp_arena *arena = out->arena;
-    struct mcp_table *table = mcp_table_new(arena, columns, (int)MCP_COUNT_OF(columns));
-    for (int i = 0; i < j->problem.num_jobs; i++) {
-        const char *name = mcp_printable(arena, j->job_facts[i].name);
-        mcp_table_cell(table, "%s", name);
-        if (answer->option[i] < 0) {
-            mcp_table_cell(table, "%s", "left out");
-            mcp_table_end_row(table);
-            continue;
-        }
-        const struct mcp_capacity_row *row = &j->rows[answer->option[i]];
-        const char *pool = j->pool_facts[j->options[answer->option[i]].pool].name;
-        mcp_table_cell(table, "%s", mcp_printable(arena, pool));
-        mcp_table_cell(table, "%s", mcp_show_integer(arena, row->gpus));
-        mcp_table_cell(table, "%s", mcp_show_integer(arena, row->nodes));
-        mcp_table_cell(table, "%s", mcp_show_integer(arena, row->spares));
-        mcp_table_cell(table, "%s", days(arena, start_s(j, answer, i)));
-        mcp_table_cell(table, "%s", days(arena, row->time_s));
-        double due_s = j->job_facts[i].deadline_s;
-        mcp_table_cell(table, "%s", days(arena, isnan(due_s) ? j->problem.horizon_s : due_s));
-        mcp_table_cell(table, "%.3f", row->model_flops_utilization);
-        mcp_table_cell(table, "%.3f", row->ettr);
-    }
-    mcp_table_write(table, MCP_SKIN_TERMINAL, style, out);
-}
-
-static void put_pools(struct mcp_text *out, const struct mcp_style *style, const struct jobs *j,
-                      const struct mcp_jobs_answer *answer)
-{
-    static const struct mcp_column columns[] = {
-        {"pool", "", MCP_LEFT},   {"reserved", "nodes", MCP_RIGHT}, {"of", "nodes", MCP_RIGHT},
-        {"power", "", MCP_RIGHT}, {"price", "", MCP_RIGHT},
-    };
-    struct mcp_arena *arena = out->arena;
-    struct mcp_table *table = mcp_table_new(arena, columns, (int)MCP_COUNT_OF(columns));
-    for (int i = 0; i < j->problem.num_pools; i++) {
-        const struct mcp_jobs_pool *pool = &j->pool_facts[i];
-        int nodes = answer->nodes[i];
-        mcp_table_cell(table, "%s", mcp_printable(arena, pool->name));
-        mcp_table_cell(table, "%s", mcp_show_integer(arena, nodes));
-        mcp_table_cell(table, "%s", mcp_show_integer(arena, pool->most_nodes));
-        mcp_table_cell(table, "%s", mcp_show(arena, nodes * pool->watts_per_node, MCP_WATTS));
-        mcp_table_cell(
-            table, "%s",
-            mcp_show_count(arena, nodes * pool->price_per_node_hour * j->problem.horizon_s / 3600));
-    }
-    mcp_heading(out, style, "Pools");
-    mcp_table_write(table, MCP_SKIN_TERMINAL, style, out);
-}
-
-static const char *summary(struct mcp_arena *arena, const struct jobs *j,
-                           const struct mcp_jobs_answer *answer)
-{
-    const char *cost = answer->priced
-                           ? mcp_format(arena, "a price of %s", mcp_show_count(arena, answer->cost))
-                           : mcp_format(arena, "%s GPU-hours reserved, as a price is unknown",
-                                        mcp_show_count(arena, answer->cost));
-    const char *proof = answer->proven
-                            ? "nothing is better"
-                            : mcp_format(arena, "at most %.1f %% from the best", 100 * answer->gap);
-    return mcp_format(arena, "%d of %d jobs within %s days for %s; %s of %d options in %d slot%s",
-                      j->problem.num_jobs - answer->num_left_out, j->problem.num_jobs,
-                      days(arena, j->problem.horizon_s), cost, proof, j->problem.num_options,
-                      j->problem.slots, j->problem.slots == 1 ? "" : "s");
-}
-
-static void set_jobs(struct mcp_json *json, const struct jobs *j,
-                     const struct mcp_jobs_answer *answer)
-{
-    struct mcp_json *list = mcp_json_set_array(json, "jobs");
-    for (int i = 0; i < j->problem.num_jobs; i++) {
-        struct mcp_json *object = mcp_json_add_object(list);
-        mcp_json_set_string(object, "name", j->job_facts[i].name);
-        mcp_json_set_bool(object, "left_out", answer->option[i] < 0);
-        if (answer->option[i] < 0)
-            continue;
-        const struct mcp_capacity_row *row = &j->rows[answer->option[i]];
-        mcp_json_set_string(object, "pool", j->pool_facts[j->options[answer->option[i]].pool].name);
-        mcp_json_set_int(object, "gpus", row->gpus);
-        mcp_json_set_int(object, "nodes", row->nodes);
-        mcp_json_set_int(object, "spare_nodes", row->spares);
-        mcp_json_set_double(object, "start_s", start_s(j, answer, i));
-        mcp_json_set_double(object, "time_s", row->time_s);
-        mcp_json_set_double(object, "iteration_s", row->iteration_s);
-        mcp_json_set_double(object, "model_flops_utilization", row->model_flops_utilization);
-        mcp_json_set_double(object, "ettr", row->ettr);
-        mcp_json_set_double(object, "energy_joules", row->energy_joules);
-    }
-}
-
-static struct mcp_json *jobs_json(struct mcp_arena *arena, const struct jobs *j,
-                                  const struct mcp_jobs_answer *answer)
-{
-    struct mcp_json *json = mcp_json_new_object(arena);
-    mcp_json_set_string(json, "schema", "mcpplan.capacity_jobs/1");
-    mcp_json_set_double(json, "horizon_s", j->problem.horizon_s);
-    mcp_json_set_int(json, "slots", j->problem.slots);
-    mcp_json_set_int(json, "options", j->problem.num_options);
-    mcp_json_set_double(json, answer->priced ? "price" : "gpu_hours", answer->cost);
-    mcp_json_set_bool(json, "proven_optimal", answer->proven);
-    mcp_json_set_double(json, "gap_frac", answer->gap);
-    mcp_json_set_bool(json, "interrupted", j->interrupted);
-    set_jobs(json, j, answer);
-    struct mcp_json *pools = mcp_json_set_array(json, "pools");
-    for (int i = 0; i < j->problem.num_pools; i++) {
-        struct mcp_json *object = mcp_json_add_object(pools);
-        mcp_json_set_string(object, "name", j->pool_facts[i].name);
-        mcp_json_set_int(object, "reserved_nodes", answer->nodes[i]);
-        mcp_json_set_int(object, "num_nodes", j->pool_facts[i].most_nodes);
-        mcp_json_set_double(object, "watts", answer->nodes[i] * j->pool_facts[i].watts_per_node);
-        mcp_json_set_double(object, "price_per_gpu_hour",
-                            j->pools[i].machines.gpu.price_per_gpu_hour);
-    }
-    return json;
-}
-
 /* Which job, and whether anything there is would do for it alone. */
-static enum mcp_status fail_left_out(const struct jobs *j, const struct mcp_jobs_answer *answer)
+static enum mcp_status fail_left_out(const struct mcp_jobs_view *j)
 {
+    const struct mcp_jobs_answer *answer = &j->answer;
     int job = 0;
     bool possible = false;
     while (answer->option[job] >= 0)
@@ -435,25 +280,23 @@ static enum mcp_status fail_left_out(const struct jobs *j, const struct mcp_jobs
                              : "meets its deadline on no size of any pool");
 }
 
-enum mcp_status mcp_capacity_jobs(struct mcp_context *ctx, const char *path,
-                                  const struct mcp_capacity_ask *ask)
+enum mcp_status mcp_capacity_jobs(struct mcp_context *ctx, const struct mcp_jobs_ask *asked)
 {
-    struct jobs *j = MCP_NEW(ctx->arena, struct jobs);
-    struct mcp_jobs_answer answer;
+    struct mcp_jobs_view *j = MCP_NEW(ctx->arena, struct mcp_jobs_view);
     struct mcp_text text = mcp_text_new(ctx->arena);
     j->ctx = ctx;
-    j->ask = *ask;
-    MCP_TRY(read_file(j, path));
+    j->ask = *asked->ask;
+    j->given = *asked->given;
+    MCP_TRY(read_file(j, asked->path));
     MCP_TRY(plan_jobs(j));
-    mcp_jobs_solve(ctx->arena, &j->problem, &answer);
-    mcp_wrap(&text, summary(ctx->arena, j, &answer), ctx->style.width, 2);
-    mcp_text_add(&text, "\n\n");
-    put_jobs(&text, &ctx->style, j, &answer);
-    put_pools(&text, &ctx->style, j, &answer);
+    mcp_jobs_solve(ctx->arena, &j->problem, &j->answer);
+    mcp_jobs_text(&text, &ctx->style, j);
     if (j->interrupted)
         mcp_note("interrupted: not all options were planned");
-    if (answer.num_left_out > 0)
+    if (j->answer.num_left_out > 0)
         ctx->output_path = NULL; /* a refusal leaves no file */
-    MCP_TRY(mcp_output_result(ctx, &text, jobs_json(ctx->arena, j, &answer)));
-    return answer.num_left_out > 0 ? fail_left_out(j, &answer) : MCP_OK;
+    else if (asked->report != NULL)
+        MCP_TRY(mcp_jobs_report_write(ctx, asked->report, j));
+    MCP_TRY(mcp_output_result(ctx, &text, mcp_jobs_json(ctx->arena, j)));
+    return j->answer.num_left_out > 0 ? fail_left_out(j) : MCP_OK;
 }

@@ -9,13 +9,8 @@ static void set(struct mcp_json *object, const char *key, double value)
     mcp_json_set_double(object, key, isinf(value) ? (double)NAN : value);
 }
 
-static void set_ask(struct mcp_json *json, const struct mcp_capacity_ask *ask)
+void mcp_capacity_run_json(struct mcp_json *object, const struct mcp_capacity_ask *ask)
 {
-    struct mcp_json *object = mcp_json_set_object(json, "asked");
-    mcp_json_set_int(object, "tokens", ask->tokens);
-    set(object, "deadline_s", ask->deadline_s);
-    set(object, "budget", ask->budget);
-    set(object, "power_watts", ask->power_watts);
     struct mcp_json *failures = mcp_json_set_object(object, "failures");
     mcp_json_set_string(failures, "name", ask->failures.name);
     set(failures, "per_1000_node_days", ask->failures.rate);
@@ -27,8 +22,18 @@ static void set_ask(struct mcp_json *json, const struct mcp_capacity_ask *ask)
     set(object, "spare_quantile", ask->spare_quantile);
     mcp_json_set_int(object, "checkpoint_keep", ask->checkpoint_keep);
     set(object, "site_power_factor", ask->site_power_factor);
-    set(object, "knee_frac", ask->knee_frac);
     set(object, "batch_slack_frac", ask->batch_slack_frac);
+}
+
+static void set_ask(struct mcp_json *json, const struct mcp_capacity_ask *ask)
+{
+    struct mcp_json *object = mcp_json_set_object(json, "asked");
+    mcp_json_set_int(object, "tokens", ask->tokens);
+    set(object, "deadline_s", ask->deadline_s);
+    set(object, "budget", ask->budget);
+    set(object, "power_watts", ask->power_watts);
+    mcp_capacity_run_json(object, ask);
+    set(object, "knee_frac", ask->knee_frac);
 }
 
 static void set_plan(struct mcp_json *object, const struct mcp_capacity_row *row)
@@ -69,6 +74,12 @@ static void set_failures(struct mcp_json *object, const struct mcp_capacity_row 
     set(object, "redo_frac", leaks.redo_frac);
     set(object, "recovery_frac", leaks.recovery_frac);
     mcp_json_set_int(object, "spare_nodes", row->spares);
+}
+
+void mcp_capacity_row_json(struct mcp_json *object, const struct mcp_capacity_row *row)
+{
+    set_plan(object, row);
+    set_failures(object, row);
 }
 
 static void set_result(struct mcp_json *object, const struct mcp_capacity_row *row)
@@ -116,8 +127,7 @@ static void add_row(struct mcp_json *rows, const struct mcp_capacity_view *view,
     if (row->reason != NULL)
         return;
     mcp_json_set_int(object, "nodes", row->nodes);
-    set_plan(object, row);
-    set_failures(object, row);
+    mcp_capacity_row_json(object, row);
     set_result(object, row);
 }
 

@@ -61,14 +61,14 @@ const char *mcp_capacity_answer_text(struct mcp_arena *arena, const struct mcp_c
                       mcp_capacity_days(arena, row->high_s));
 }
 
-static const char *plan_text(struct mcp_arena *arena, const struct mcp_capacity_row *row)
+const char *mcp_capacity_plan_text(struct mcp_arena *arena, const struct mcp_capacity_row *row)
 {
     const struct mcp_plan *p = &row->plan;
     return mcp_format(arena, "%dx%dx%dx%d", p->tensor_parallel, p->context_parallel,
                       p->pipeline_parallel, p->data_parallel);
 }
 
-static void add_line(struct mcp_capacity_lines *lines, const char *text)
+void mcp_capacity_line(struct mcp_capacity_lines *lines, const char *text)
 {
     lines->items =
         mcp_grow(lines->arena, lines->items, lines->count, &lines->capacity, sizeof *lines->items);
@@ -80,16 +80,16 @@ static void add_line(struct mcp_capacity_lines *lines, const char *text)
 static void add_time(struct mcp_capacity_lines *lines, const struct mcp_capacity_row *row)
 {
     struct mcp_arena *arena = lines->arena;
-    add_line(lines,
-             mcp_format(arena,
-                        "%s steps of %s sequences and %s = %s days without failures; MFU %.3f "
-                        "x ETTR %.3f = goodput %.3f; tensor x context x pipeline x data %s",
-                        mcp_show_integer(arena, row->steps),
-                        mcp_show_integer(arena, row->global_batch_size),
-                        mcp_show(arena, row->iteration_s, MCP_SECONDS),
-                        mcp_capacity_days(arena, row->busy_s), row->model_flops_utilization,
-                        row->ettr, row->model_flops_utilization * row->ettr,
-                        plan_text(arena, row)));
+    mcp_capacity_line(
+        lines,
+        mcp_format(arena,
+                   "%s steps of %s sequences and %s = %s days without failures; MFU %.3f "
+                   "x ETTR %.3f = goodput %.3f; tensor x context x pipeline x data %s",
+                   mcp_show_integer(arena, row->steps),
+                   mcp_show_integer(arena, row->global_batch_size),
+                   mcp_show(arena, row->iteration_s, MCP_SECONDS),
+                   mcp_capacity_days(arena, row->busy_s), row->model_flops_utilization, row->ettr,
+                   row->model_flops_utilization * row->ettr, mcp_capacity_plan_text(arena, row)));
 }
 
 static void add_failures(struct mcp_capacity_lines *lines, const struct mcp_capacity_ask *ask,
@@ -102,22 +102,22 @@ static void add_failures(struct mcp_capacity_lines *lines, const struct mcp_capa
         ask->checkpoint_keep, mcp_show(arena, row->storage_bytes, MCP_BYTES),
         mcp_show(arena, row->checkpoint_bytes_per_s, MCP_BYTES_PER_SECOND));
     if (isinf(row->restart.mttf_s)) {
-        add_line(lines, mcp_format(arena, "nothing fails; checkpoints are %s", storage));
+        mcp_capacity_line(lines, mcp_format(arena, "nothing fails; checkpoints are %s", storage));
         return;
     }
-    add_line(lines,
-             mcp_format(arena,
-                        "a failure every %s (%s: %g, %g to %g per 1,000 node-days); a checkpoint "
-                        "every %s stalls %s; %s",
-                        mcp_show(arena, row->restart.mttf_s, MCP_SECONDS), ask->failures.name,
-                        ask->failures.rate, ask->failures.low, ask->failures.high,
-                        mcp_show(arena, row->restart.interval_s, MCP_SECONDS),
-                        mcp_show(arena, row->restart.stall_s, MCP_SECONDS), storage));
-    add_line(lines,
-             mcp_format(arena,
-                        "lost: %.1f %% saving, %.1f %% redoing, %.1f %% recovering (%s each)",
-                        100 * leaks.stall_frac, 100 * leaks.redo_frac, 100 * leaks.recovery_frac,
-                        mcp_show(arena, ask->recovery_s, MCP_SECONDS)));
+    mcp_capacity_line(
+        lines, mcp_format(arena,
+                          "a failure every %s (%s: %g, %g to %g per 1,000 node-days); a checkpoint "
+                          "every %s stalls %s; %s",
+                          mcp_show(arena, row->restart.mttf_s, MCP_SECONDS), ask->failures.name,
+                          ask->failures.rate, ask->failures.low, ask->failures.high,
+                          mcp_show(arena, row->restart.interval_s, MCP_SECONDS),
+                          mcp_show(arena, row->restart.stall_s, MCP_SECONDS), storage));
+    mcp_capacity_line(
+        lines,
+        mcp_format(arena, "lost: %.1f %% saving, %.1f %% redoing, %.1f %% recovering (%s each)",
+                   100 * leaks.stall_frac, 100 * leaks.redo_frac, 100 * leaks.recovery_frac,
+                   mcp_show(arena, ask->recovery_s, MCP_SECONDS)));
 }
 
 static void add_money(struct mcp_capacity_lines *lines, const struct mcp_capacity_view *view,
@@ -126,15 +126,15 @@ static void add_money(struct mcp_capacity_lines *lines, const struct mcp_capacit
     struct mcp_arena *arena = lines->arena;
     const char *hint = mcp_format(arena, "price unknown: --price %s=X states one per GPU and hour",
                                   mcp_printable(arena, view->machines[row->machine].name));
-    add_line(lines,
-             mcp_format(arena, "power %s at %g watts a watt of devices, energy %s; %s",
-                        mcp_show(arena, row->site_watts, MCP_WATTS), view->ask->site_power_factor,
-                        isnan(row->energy_joules)
-                            ? "unknown"
-                            : mcp_format(arena, "%s MWh", mwh_text(arena, row->energy_joules)),
-                        isnan(row->price) ? hint
-                                          : mcp_format(arena, "price %s, spares in",
-                                                       mcp_capacity_money(arena, row->price))));
+    mcp_capacity_line(
+        lines, mcp_format(arena, "power %s at %g watts a watt of devices, energy %s; %s",
+                          mcp_show(arena, row->site_watts, MCP_WATTS), view->ask->site_power_factor,
+                          isnan(row->energy_joules)
+                              ? "unknown"
+                              : mcp_format(arena, "%s MWh", mwh_text(arena, row->energy_joules)),
+                          isnan(row->price) ? hint
+                                            : mcp_format(arena, "price %s, spares in",
+                                                         mcp_capacity_money(arena, row->price))));
 }
 
 struct mcp_capacity_lines mcp_capacity_facts(struct mcp_arena *arena,
@@ -152,8 +152,8 @@ const char *mcp_capacity_order_text(enum mcp_capacity_order order)
 {
     static const char *const texts[MCP_NUM_CAPACITY_ORDERS] = {
         [MCP_BY_PRICE] = "costs least",
-        [MCP_BY_ENERGY] = "needs the least energy; prices are unknown",
-        [MCP_BY_GPUS] = "needs the fewest devices; prices and powers are unknown",
+        [MCP_BY_ENERGY] = "needs the least energy; not all prices are known",
+        [MCP_BY_GPUS] = "needs the fewest devices; not all prices and powers are known",
         [MCP_BY_TIME] = "is done first",
     };
     return texts[order];
@@ -185,7 +185,7 @@ static void put_row(struct mcp_table *table, struct mcp_arena *arena,
     mcp_table_cell(table, "%s", mcp_show_integer(arena, row->gpus));
     mcp_table_cell(table, "%s", mcp_show_integer(arena, row->spares));
     mcp_table_cell(table, "%s", mcp_show_integer(arena, row->global_batch_size));
-    mcp_table_cell(table, "%s", plan_text(arena, row));
+    mcp_table_cell(table, "%s", mcp_capacity_plan_text(arena, row));
     mcp_table_cell(table, "%s", mcp_show(arena, row->iteration_s, MCP_SECONDS));
     mcp_table_cell(table, "%.3f", row->model_flops_utilization);
     mcp_table_cell(table, "%.3f", row->ettr);
@@ -235,7 +235,8 @@ struct mcp_capacity_lines mcp_capacity_refused(struct mcp_arena *arena,
             said[k] = true;
             mcp_text_add(&sizes, "%s%s", k > i ? "; " : "", mcp_show_integer(arena, row->gpus));
         }
-        add_line(&lines, mcp_format(arena, "%s: %s", sizes.data, mcp_printable(arena, reason)));
+        mcp_capacity_line(&lines,
+                          mcp_format(arena, "%s: %s", sizes.data, mcp_printable(arena, reason)));
     }
     return lines;
 }
@@ -283,6 +284,28 @@ static const char *pins_text(struct mcp_arena *arena, const struct mcp_plan_spac
     return text.data;
 }
 
+void mcp_capacity_run_assumptions(struct mcp_capacity_lines *lines,
+                                  const struct mcp_capacity_ask *ask)
+{
+    if (ask->batch_slack_frac > 0)
+        mcp_capacity_line(lines,
+                          mcp_format(lines->arena,
+                                     "a size that does not divide the batch may move it by %g %%; "
+                                     "--batch-slack 0 forbids that",
+                                     100 * ask->batch_slack_frac));
+    mcp_capacity_line(lines, mcp_format(lines->arena, "failures: %s", ask->failures.source));
+    mcp_capacity_line(
+        lines, mcp_format(lines->arena,
+                          "spares: enough with probability %g while a repair takes %s; they "
+                          "are rented, and draw no power",
+                          ask->spare_quantile, mcp_show(lines->arena, ask->repair_s, MCP_SECONDS)));
+    if (isnan(ask->checkpoint_bytes_per_s))
+        mcp_capacity_line(
+            lines,
+            "checkpoints are written at 0.122 GB/s a GPU (Llama 3: 2 TB/s of 16,384), and stall "
+            "training that long; --checkpoint-bandwidth, --checkpoint-stall state yours");
+}
+
 struct mcp_capacity_lines mcp_capacity_assumptions(struct mcp_arena *arena,
                                                    const struct mcp_capacity_view *view)
 {
@@ -290,27 +313,13 @@ struct mcp_capacity_lines mcp_capacity_assumptions(struct mcp_arena *arena,
     const struct mcp_capacity_ask *ask = view->ask;
     const char *pins = pins_text(arena, view->space);
     if (*pins != '\0')
-        add_line(&lines, mcp_format(arena, "every plan has %s, as asked", pins));
-    add_line(&lines,
-             mcp_format(arena,
-                        "step pays: what more GPUs bring of what they should, from one size "
-                        "that divides well to the next; the knee is the last size before "
-                        "it falls below %g",
-                        ask->knee_frac));
-    if (ask->batch_slack_frac > 0)
-        add_line(&lines, mcp_format(arena,
-                                    "a size that does not divide the batch may move it by %g %%; "
-                                    "--batch-slack 0 forbids that",
-                                    100 * ask->batch_slack_frac));
-    add_line(&lines, mcp_format(arena, "failures: %s", ask->failures.source));
-    add_line(&lines, mcp_format(arena,
-                                "spares: enough with probability %g while a repair takes %s; they "
-                                "are rented, and draw no power",
-                                ask->spare_quantile, mcp_show(arena, ask->repair_s, MCP_SECONDS)));
-    if (isnan(ask->checkpoint_bytes_per_s))
-        add_line(
-            &lines,
-            "checkpoints are written at 0.122 GB/s a GPU (Llama 3: 2 TB/s of 16,384), and stall "
-            "training that long; --checkpoint-bandwidth, --checkpoint-stall state yours");
+        mcp_capacity_line(&lines, mcp_format(arena, "every plan has %s, as asked", pins));
+    mcp_capacity_line(
+        &lines, mcp_format(arena,
+                           "step pays: what more GPUs bring of what they should, from one size "
+                           "that divides well to the next; the knee is the last size before "
+                           "it falls below %g",
+                           ask->knee_frac));
+    mcp_capacity_run_assumptions(&lines, ask);
     return lines;
 }

@@ -33,7 +33,8 @@ static const char description[] =
     "node-days of 8 GPUs, an interval 4..7, or a population: none, dedicated (Llama 3, 3.79 to "
     "4.21), shared (Meta's clusters, 2.34 to 6.5), first-run (OPT-175B, 4.7 to 14.1), all-causes "
     "(Meta's jobs, 21 to 23.7).\n"
-    "--jobs FILE plans several jobs on several pools of machines instead (docs/CAPACITY.md).";
+    "--jobs FILE plans several jobs on several pools of machines instead (docs/CAPACITY.md); "
+    "--report draws which runs where and when.";
 static const char examples[] =
     "mcpplan capacity --model llama-3.1-70b --cluster dgx-h100,dgx-a100 --tokens 2T --deadline 60 "
     "\\\n"
@@ -72,7 +73,7 @@ static struct mcp_option *question_options(struct args *a, struct mcp_option *at
          "at most a fifth as many stages as layers"},
         {"batch-rule", MCP_OPT_CHOICE, &a->plan.batch_rule,
          "a replica's batch divisible by microbatch x pipeline"},
-        {"jobs", MCP_OPT_FILE, &a->jobs, "several jobs and pools, instead of all of these"},
+        {"jobs", MCP_OPT_FILE, &a->jobs, "several jobs on several pools of machines, as a file states them"},
     };
     return add_rows(at, rows, MCP_COUNT_OF(rows));
 }
@@ -121,10 +122,13 @@ static enum mcp_status check_needed(struct mcp_context *ctx, const struct args *
                                     const struct mcp_usage *usage)
 {
     static const char *const needed[] = {"model", "cluster", "tokens", "global-batch-size"};
-    if (args->jobs != NULL && (args->plan.model || args->plan.cluster || args->tokens))
-        return mcp_fail(&ctx->err, MCP_USAGE,
-                        "--jobs FILE states models, clusters and tokens itself; leave out "
-                        "--model, --cluster and --tokens");
+    static const char *const stated[] = {"model",  "cluster",  "tokens", "global-batch-size",
+                                         "budget", "deadline", "gpus",   "price"};
+    for (size_t i = 0; i < MCP_COUNT_OF(stated) && args->jobs != NULL; i++)
+        MCP_TRY(mcp_options_refuse(usage, stated[i],
+                                   "--jobs FILE states models, machines, prices and deadlines "
+                                   "itself",
+                                   &ctx->err));
     for (size_t i = 0; i < MCP_COUNT_OF(needed) && args->jobs == NULL; i++)
         MCP_TRY(mcp_options_need(usage, needed[i], &ctx->err));
     const struct mcp_plan_space space = mcp_plan_space_of(&args->plan);
@@ -133,8 +137,6 @@ static enum mcp_status check_needed(struct mcp_context *ctx, const struct args *
             return mcp_fail(&ctx->err, MCP_USAGE,
                             "--jobs FILE plans each job on its own; leave out what pins %s",
                             mcp_knob_names[knob]);
-    if (args->jobs != NULL && args->report != NULL)
-        return mcp_fail(&ctx->err, MCP_USAGE, "--jobs FILE has no report; leave out --report");
     return args->report != NULL ? mcp_report_file_check(args->report, &ctx->err) : MCP_OK;
 }
 
@@ -505,8 +507,10 @@ enum mcp_status mcp_cmd_capacity(struct mcp_context *ctx, int argc, char **argv)
     if (!parse(ctx, &args, argc, argv))
         return ctx->status;
     MCP_TRY(read_ask(ctx, &args));
-    if (args.jobs != NULL)
-        return mcp_capacity_jobs(ctx, args.jobs, &args.ask);
+    if (args.jobs != NULL) {
+        const struct mcp_jobs_ask asked = {args.jobs, args.report, &args.ask, &args.plan};
+        return mcp_capacity_jobs(ctx, &asked);
+    }
     MCP_TRY(read_machines(ctx, &args, machines, &view.num_machines));
     MCP_TRY(check_known(ctx, &args.ask, machines, view.num_machines));
     MCP_TRY(answer(ctx, &args, &view));

@@ -470,3 +470,12 @@ enum mcp_status mcp_options_need(const struct mcp_usage *usage, const char *name
     }
     return MCP_OK;
 }
+
+enum mcp_status mcp_options_refuse(const struct mcp_usage *usage, const char *name, const char *why,
+                                   struct mcp_error *err)
+{
+    for (size_t i = 0; i < usage->num_options; i++)
+        if (mcp_same(usage->options[i].name, name) && is_given(&usage->options[i]))
+            return mcp_fail(err, MCP_USAGE, "%s; leave out --%s", why, name);
+    return MCP_OK;
+}

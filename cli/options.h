@@ -90,6 +90,10 @@ bool mcp_options_parse(struct mcp_context *ctx, const struct mcp_usage *usage, i
 enum mcp_status mcp_options_need(const struct mcp_usage *usage, const char *name,
                                  struct mcp_error *err);
 
+/* Fails with MCP_USAGE, saying `why`, when the option `name` has a value. */
+enum mcp_status mcp_options_refuse(const struct mcp_usage *usage, const char *name, const char *why,
+                                   struct mcp_error *err);
+
 /* --version. */
 enum mcp_status mcp_print_version(struct mcp_context *ctx);
 

@@ -56,11 +56,16 @@ report compared compare "$folder/plan.json" "$folder/slow.jsonl" --threshold 0.9
 report refined plan --model mixtral-8x7b --cluster dgx-a100:4 --global-batch-size 64 --refine 5
 report sizes capacity --model llama-3.1-8b --cluster dgx-h100,dgx-a100 --tokens 1T --deadline 60 \
     --gpus 32,64,128,256 --global-batch-size 256 --price dgx-h100=2.5
+printf '%s' '{"schema": "mcpplan.jobs/1", "horizon": "30d", "slots": 3, "pools": [{"name": "all",
+    "cluster": "dgx-h100", "num_nodes": 16}], "jobs": [{"model": "llama-3.1-8b", "tokens": "100B",
+    "global_batch_size": 256}, {"model": "llama-3.1-8b", "tokens": "200B", "global_batch_size": 512}]}' \
+    > "$folder/jobs.json"
+report jobs capacity --jobs "$folder/jobs.json"
 sed 's/"name": "llama-3.1-8b"/"name": "<script>alert(1)<\/script><img src=x onerror=alert(1)>"/' \
     "$here/../../models/llama-3.1-8b.json" > "$folder/hostile.json"
 report hostile plan --model "$folder/hostile.json" --cluster dgx-h100 --global-batch-size 16
 
-for shown in small compared sizes; do
+for shown in small compared sizes jobs; do
     browse "$shown.html" --screenshot="$folder/$shown-light.png"
     browse "$shown.html" --screenshot="$folder/$shown-dark.png" --blink-settings=preferredColorScheme=0
     browse "$shown.html" --print-to-pdf="$folder/$shown-print.pdf" --no-pdf-header-footer

@@ -3,6 +3,7 @@
 
 #include "core/json.h"
 #include "core/text.h"
+#include "core/units.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -94,11 +95,16 @@ ParameterizedTestParameters(capacity_cli, refusals)
          MCP_USAGE,
          "",
          "leave out what pins tensor_parallel"},
-        {"jobs and a report",
-         {"capacity", "--jobs=x.json", "--report=x.html", "~"},
+        {"jobs and a deadline",
+         {"capacity", "--jobs=x.json", "--deadline=3", "~"},
          MCP_USAGE,
          "",
-         "leave out --report"},
+         "leave out --deadline"},
+        {"jobs and a report of no kind",
+         {"capacity", "--jobs=x.json", "--report=x.pdf", "~"},
+         MCP_USAGE,
+         "",
+         "end it in .html or .md"},
         {"a report of no kind", {ASK, "--report=x", "~"}, MCP_USAGE, "", "end it in .html or .md"},
         {"jobs of no file", {"capacity", "--jobs=/none.json", "~"}, MCP_IO, "", "/none.json"},
     };
@@ -298,4 +304,100 @@ ParameterizedTest(struct case_jobs *c, capacity_cli, jobs)
             snprintf(c->run.words[i], WORD, "--jobs=%s", path);
     child_check(&c->run, path);
     remove(path);
+}
+
+/* One file of jobs, priced; the answer as JSON, and the file that --report wrote, which goes. */
+static struct mcp_json *run_jobs(struct mcp_arena *arena, const char *suffix, const char **report)
+{
+    static const char file[] =
+        HEAD "\"pools\":[{\"name\":\"a<b\",\"cluster\":\"dgx-h100\",\"num_nodes\":4,"
+             "\"price_per_gpu_hour\":2}],\"jobs\":[" JOB ",\"name\":\"one\"}," JOB
+             ",\"name\":\"a name with no room beside a bar\"}],\"horizon\":\"10d\",\"slots\":2,"
+             "\"energy_price_per_kwh\":0.5}";
+    char jobs[TEMPORARY_PATH], out[TEMPORARY_PATH];
+    char words[][WORD] = {"capacity", "--jobs", "@", "--json", "--report", "", "~"};
+    struct child child = {.arena = arena};
+    struct mcp_text text;
+    struct mcp_error err = {""};
+    child_write_file(jobs, file, strlen(file));
+    child_write_file(out, "", 0);
+    snprintf(words[5], WORD, "%s%s", out, suffix);
+    child_settle_environment();
+    child_run(&child, words, jobs);
+    struct mcp_json *json = parse(&child);
+    cr_assert(mcp_file_read(arena, words[5], MCP_MAX_FILE_BYTES, &text, &err) == MCP_OK, "%s",
+              err.text);
+    *report = text.data;
+    remove(jobs);
+    remove(out);
+    remove(words[5]);
+    return json;
+}
+
+Test(capacity_cli, jobs_add_up)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    struct mcp_json *jobs, *pools;
+    const char *report;
+    struct mcp_json *json = run_jobs(arena, ".md", &report);
+    cr_assert(mcp_json_array(json, "jobs", &jobs, &err) == MCP_OK && mcp_json_count(jobs) == 2);
+    cr_assert(mcp_json_array(json, "pools", &pools, &err) == MCP_OK && mcp_json_count(pools) == 1);
+    double energy_kwh = 0, node_s = 0;
+    for (size_t i = 0; i < 2; i++) {
+        struct mcp_json *job = mcp_json_at(jobs, i);
+        double time_s = number(job, "time_s");
+        energy_kwh += number(job, "energy_joules") / 3.6e6;
+        node_s += (number(job, "nodes") + number(job, "spare_nodes")) * time_s;
+        cr_expect(number(job, "start_s") + time_s <= number(job, "due_s"));
+        cr_expect(number(job, "time_low_s") < time_s && time_s < number(job, "time_high_s"));
+    }
+    struct mcp_json *pool = mcp_json_at(pools, 0);
+    double nodes = number(pool, "reserved_nodes"), price = number(pool, "price");
+    cr_expect(fabs(price - nodes * 8 * 2 * 240) < 1e-6, "240 hours of 8 GPUs each at 2");
+    cr_expect(fabs(number(json, "price") - price - 0.5 * energy_kwh) < 1e-6 * price);
+    cr_expect(fabs(number(pool, "busy_frac") - node_s / (nodes * 864000)) < 1e-9);
+    mcp_arena_free(arena);
+}
+
+/* Both kinds of report say what the JSON says. */
+Test(capacity_cli, jobs_reports_say_what_the_json_says)
+{
+    static const char *const suffixes[] = {".md", ".html"};
+    struct mcp_arena *arena = mcp_arena_new();
+    for (size_t i = 0; i < MCP_COUNT_OF(suffixes); i++) {
+        const char *report;
+        struct mcp_json *json = run_jobs(arena, suffixes[i], &report);
+        const char *facts[] = {"2 of 2 jobs within 10.0 days",
+                               "a name with no room beside a bar",
+                               "job 2",
+                               "a&lt;b",
+                               "energy costs 0.5 a kWh",
+                               "419 unexpected of 466",
+                               mcp_show_count(arena, number(json, "price"))};
+        for (size_t k = 0; k < MCP_COUNT_OF(facts); k++)
+            cr_expect(strstr(report, facts[k]) != NULL, "%s: '%s' is missing", suffixes[i],
+                      facts[k]);
+        cr_expect(strstr(report, "tiny") != NULL, "%s: the model is missing", suffixes[i]);
+    }
+    mcp_arena_free(arena);
+}
+
+Test(capacity_cli, jobs_left_out_leave_no_report)
+{
+    static const char file[] = HEAD POOL ",\"jobs\":[" JOB ",\"deadline\":\"1s\"}]}";
+    char jobs[TEMPORARY_PATH], out[TEMPORARY_PATH];
+    char words[][WORD] = {"capacity", "--jobs", "@", "--report", "", "~"};
+    struct mcp_arena *arena = mcp_arena_new();
+    struct child child = {.arena = arena};
+    child_write_file(jobs, file, strlen(file));
+    child_write_file(out, "", 0);
+    snprintf(words[4], WORD, "%s.html", out);
+    child_settle_environment();
+    child_run(&child, words, jobs);
+    cr_expect(child.status == MCP_INFEASIBLE, "%s", child.err);
+    cr_expect(remove(words[4]) != 0, "a refusal leaves no file");
+    remove(jobs);
+    remove(out);
+    mcp_arena_free(arena);
 }
