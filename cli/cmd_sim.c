@@ -172,13 +172,13 @@ static bool parse(struct mcp_context *ctx, struct mcp_sim_args *args, int argc, 
     return mcp_options_parse(ctx, &usage, argc, argv);
 }
 
-/* The plan's, and DualPipe with two copies. */
+/* Those with a name of their own, and DualPipe with two copies. */
 static const char *const *schedule_names(struct mcp_arena *arena)
 {
     const char **names = MCP_ARRAY(arena, MCP_DUALPIPE_TWICE + 1, const char *);
-    for (int s = 0; s < MCP_NUM_SCHEDULES; s++)
+    for (int s = 0; s < MCP_DUALPIPE_TWICE; s++)
         names[s] = mcp_schedule_names[s];
-    names[MCP_DUALPIPE_TWICE] = "dualpipe";
+    names[MCP_DUALPIPE_TWICE] = mcp_dualpipe_name;
     return names;
 }
 

@@ -17,9 +17,9 @@ struct mcp_plan_file {
     struct mcp_program program;
 };
 
-/* After the plan's schedules: DualPipe with two copies of the weights, which is played as the
- * DualPipeV of half the ranks that it is (step/schedule.h). */
-enum { MCP_DUALPIPE_TWICE = MCP_NUM_SCHEDULES };
+/* In the place of custom, which no plan can be changed to: DualPipe with two copies of the weights,
+ * which is played as the DualPipeV of half the ranks that it is (step/schedule.h). */
+enum { MCP_DUALPIPE_TWICE = MCP_CUSTOM };
 
 /* What is to be otherwise than the file says; see cli/switches.h. */
 struct mcp_plan_changes {

@@ -26,19 +26,19 @@ const char *mcp_plan_refine_text(struct mcp_arena *arena, const struct mcp_plan_
         return NULL;
     if (!mcp_plan_refine_changed(view))
         return mcp_format(arena,
-                          "the best %d were played op by op: the fastest by price, %s, is the "
-                          "fastest played, %s",
+                          "the best %d that were found were played op by op: the fastest by price, "
+                          "%s, is the fastest played, %s",
                           view->num_refined, mcp_show(arena, first->found.iteration_s, MCP_SECONDS),
                           mcp_show(arena, first->played_s, MCP_SECONDS));
     const struct mcp_refined *priced = priced_best(view);
-    return mcp_format(arena,
-                      "the best %d were played op by op, which changed the winner: number %d by "
-                      "price takes %s played (priced %s), the best by price %s (priced %s)",
-                      view->num_refined, first->priced_place,
-                      mcp_show(arena, first->played_s, MCP_SECONDS),
-                      mcp_show(arena, first->found.iteration_s, MCP_SECONDS),
-                      mcp_show(arena, priced->played_s, MCP_SECONDS),
-                      mcp_show(arena, priced->found.iteration_s, MCP_SECONDS));
+    return mcp_format(
+        arena,
+        "the best %d that were found were played op by op, which changed the winner: number %d by "
+        "price takes %s played (priced %s), the best by price %s (priced %s)",
+        view->num_refined, first->priced_place, mcp_show(arena, first->played_s, MCP_SECONDS),
+        mcp_show(arena, first->found.iteration_s, MCP_SECONDS),
+        mcp_show(arena, priced->played_s, MCP_SECONDS),
+        mcp_show(arena, priced->found.iteration_s, MCP_SECONDS));
 }
 
 static const char *percent(struct mcp_arena *arena, double frac)

@@ -21,6 +21,8 @@ static enum mcp_status read_name(struct mcp_context *ctx, const char *name,
         args->schedules |= 1u << s;
         return MCP_OK;
     }
+    if (mcp_same(name, mcp_dualpipe_name))
+        return mcp_fail(&ctx->err, MCP_USAGE, "--schedule: %s", mcp_dualpipe_sentence);
     const char *nearest = mcp_nearest(name, mcp_schedule_names, MCP_CUSTOM);
     struct mcp_choice all = {-1, mcp_schedule_names, MCP_CUSTOM};
     return mcp_fail(&ctx->err, MCP_USAGE,

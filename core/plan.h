@@ -55,6 +55,8 @@ enum mcp_pass {
 extern const char *const mcp_recompute_names[MCP_NUM_RECOMPUTES];       /* "none" ... */
 extern const char *const mcp_context_kind_names[MCP_NUM_CONTEXT_KINDS]; /* "ring" ... */
 extern const char *const mcp_schedule_names[MCP_NUM_SCHEDULES];         /* "gpipe", "1f1b" ... */
+/* Of DualPipe with two copies of the weights: played alone; a sentence says so of "dualpipe". */
+extern const char mcp_dualpipe_name[], mcp_dualpipe_sentence[];
 extern const char *const mcp_placement_names[MCP_NUM_PLACEMENTS];       /* "loop", "v" */
 extern const char mcp_pass_letters[MCP_NUM_PASSES + 1]; /* PyTorch's: F, B (whole), I, W */
 

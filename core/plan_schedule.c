@@ -14,6 +14,10 @@ const char *const mcp_schedule_names[MCP_NUM_SCHEDULES] = {
     [MCP_V_HALF] = "v-half", [MCP_V_MIN] = "v-min", [MCP_DUALPIPE_V] = "dualpipe-v",
     [MCP_CUSTOM] = "custom",
 };
+const char mcp_dualpipe_name[] = "dualpipe";
+const char mcp_dualpipe_sentence[] =
+    "dualpipe holds the weights twice and can be simulated only, by mcpplan sim PLAN --schedule "
+    "dualpipe; its half, dualpipe-v, can be planned and trained";
 const char *const mcp_placement_names[MCP_NUM_PLACEMENTS] = {
     [MCP_PLACEMENT_LOOP] = "loop",
     [MCP_PLACEMENT_V] = "v",
@@ -236,8 +240,12 @@ enum mcp_status mcp_plan_schedule_from_json(struct mcp_arena *arena, struct mcp_
                                             struct mcp_plan *plan, struct mcp_error *err)
 {
     struct mcp_json *json;
+    const char *word;
     int name;
     MCP_TRY(mcp_json_object(file, "schedule", &json, err));
+    MCP_TRY(mcp_json_string(json, "name", &word, err));
+    if (mcp_same(word, mcp_dualpipe_name))
+        return mcp_json_fail(json, err, "%s", mcp_dualpipe_sentence);
     MCP_TRY(mcp_json_choice(json, "name", mcp_schedule_names, MCP_NUM_SCHEDULES, &name, err));
     plan->schedule = (enum mcp_schedule)name;
     MCP_TRY(read_placement(json, plan, err));

@@ -12,6 +12,23 @@ const char *mcp_binding_rule(const struct mcp_search_record *record)
     return record->num_refused > 0 ? record->refused[0].rule : NULL;
 }
 
+/* Of what a search would look at: folded schedules have two chunks, and their rows are made. */
+static void ask_rules(struct mcp_arena *arena, const struct mcp_question *question,
+                      struct mcp_plan *plan, struct mcp_refusals *out)
+{
+    int count = 0;
+    if (mcp_plan_placement(plan) == MCP_PLACEMENT_V && plan->pipeline_parallel > 1 &&
+        plan->virtual_stages != 2) {
+        plan->virtual_stages = 2;
+        plan->chunks = NULL;
+    }
+    mcp_legal(arena, question, plan, out);
+    for (int i = 0; i < out->count; i++)
+        if (plan->schedule == MCP_CUSTOM || !mcp_same(out->items[i].rule, "schedule_has_rows"))
+            out->items[count++] = out->items[i];
+    out->count = count;
+}
+
 /* Looks for fewer broken rules than `out` has in the first and the last candidate
  * of a layout, which differ in all choices: sentences are not cheap. */
 static void least_of_layout(struct mcp_arena *arena, const struct mcp_question *question,
@@ -24,7 +41,7 @@ static void least_of_layout(struct mcp_arena *arena, const struct mcp_question *
         struct mcp_refusals refusals;
         struct mcp_plan candidate;
         mcp_choices_plan(choices, tried[i], &candidate);
-        mcp_legal(arena, question, &candidate, &refusals);
+        ask_rules(arena, question, &candidate, &refusals);
         if (refusals.count > 0 && refusals.count < out->count) {
             *out = refusals;
             *plan = candidate;

@@ -71,7 +71,7 @@ ParameterizedTestParameters(cli, schedule)
          {PLAN, "--schedule=dualpipe", "~"},
          MCP_USAGE,
          "",
-         "did you mean dualpipe-v"},
+         "can be simulated only, by mcpplan sim PLAN --schedule dualpipe"},
         {"other degrees than the file's",
          {PLAN, "--schedule", "@", "--pipeline-parallel=4", "~"},
          MCP_INVALID,

@@ -124,6 +124,8 @@ ParameterizedTestParameters(plan, edits)
          "zero_stage=4 is not one of 0, 1, 2, 3"},
         {"microbatch", "\"microbatch_size\": 6", "\"microbatch_size\": 0", MCP_INVALID,
          "microbatch_size=0"},
+        {"two copies of the weights", "\"interleaved\"", "\"dualpipe\"", MCP_FORMAT,
+         "can be simulated only"},
         {"unknown schedule", "\"interleaved\"", "\"interleave\"", MCP_FORMAT, "interleaved"},
         {"rows", "\"rows\": []", "\"rows\": [1]", MCP_INVALID,
          "schedule.rows: 1 rows where pipeline_parallel=2"},
