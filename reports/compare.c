@@ -71,9 +71,18 @@ enum { NUM_KINDS = (MCP_NUM_FUNCTIONS + 1) * MCP_NUM_STREAMS };
 /* Directions of messages are one kind. */
 static int stream_of(const struct mcp_timeline_span *span)
 {
-    if (span->stream == MCP_STREAM_SEND_PREVIOUS)
+    switch (span->stream) {
+    case MCP_STREAM_SEND_PREVIOUS:
+    case MCP_STREAM_MIRRORED_SEND_PREVIOUS:
+    case MCP_STREAM_MIRRORED_SEND_NEXT:
         return MCP_STREAM_SEND_NEXT;
-    return span->stream == MCP_STREAM_RECEIVE_NEXT ? MCP_STREAM_RECEIVE_PREVIOUS : span->stream;
+    case MCP_STREAM_RECEIVE_NEXT:
+    case MCP_STREAM_MIRRORED_RECEIVE_NEXT:
+    case MCP_STREAM_MIRRORED_RECEIVE_PREVIOUS:
+        return MCP_STREAM_RECEIVE_PREVIOUS;
+    default:
+        return span->stream;
+    }
 }
 
 static int kind_of(const struct mcp_timeline_span *a, const struct mcp_timeline_span *b)
@@ -211,12 +220,24 @@ static void take_alone(struct join *join, const struct mcp_timeline_span *span, 
     }
 }
 
-/* Both have the key; is it the same op? */
+static bool stated_apart(int a, int b)
+{
+    return a >= 0 && b >= 0 && a != b;
+}
+
+/* Both have the key; is it the same op? What one does not state is not held against it. */
+static bool is_same(const struct mcp_timeline_span *a, const struct mcp_timeline_span *b)
+{
+    bool known = a->function < MCP_NUM_FUNCTIONS && b->function < MCP_NUM_FUNCTIONS;
+    bool passes = a->pass < MCP_NUM_BLOCK_ROLES && b->pass < MCP_NUM_BLOCK_ROLES;
+    return !(known && a->function != b->function) && !(passes && a->pass != b->pass) &&
+           !stated_apart(a->layer, b->layer) && !stated_apart(a->microbatch, b->microbatch);
+}
+
 static void take_both(struct join *join, int rank, const struct mcp_timeline_span *a,
                       const struct mcp_timeline_span *b)
 {
-    bool known = a->function < MCP_NUM_FUNCTIONS && b->function < MCP_NUM_FUNCTIONS;
-    if (!known || a->function == b->function) {
+    if (is_same(a, b)) {
         struct mcp_compare_kind *kind = &join->kinds[kind_of(a, b)];
         kind->num_both++;
         kind->a_s += duration_s(a);

@@ -30,7 +30,8 @@ struct mcp_compare {
     int num_ranks; /* that both have */
     const int *ranks;
     int num_only_a, num_only_b; /* ranks that one alone has */
-    int64_t num_other; /* keys that both have, for different functions: each is in one alone */
+    /* Keys that both have, for other functions, passes, layers or microbatches: in one alone. */
+    int64_t num_other;
     int num_kinds;
     const struct mcp_compare_kind *kinds; /* the largest difference first */
     struct mcp_compare_kind all;          /* their sums */

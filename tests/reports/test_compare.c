@@ -229,6 +229,33 @@ Test(compare, sums_ops_that_both_have)
     mcp_arena_free(arena);
 }
 
+/* At one place, but of other work: no op of both. What is not stated is not held against it. */
+Test(compare, does_not_join_ops_of_other_work)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_timeline_span in_a[4], in_b[4];
+    for (int i = 0; i < 4; i++) {
+        in_a[i] = op(0, i, MCP_FN_SEND, 100);
+        in_b[i] = op(0, i, MCP_FN_SEND, 200);
+        in_a[i].stream = MCP_STREAM_SEND_NEXT;
+        in_b[i].stream = MCP_STREAM_MIRRORED_SEND_NEXT;
+    }
+    in_b[0].microbatch = 1;
+    in_b[1].layer = 3;
+    in_b[2].pass = MCP_BACKWARD_INPUT;
+    in_b[3].layer = in_b[3].microbatch = -1;
+    const struct mcp_timeline a = timeline_of(arena, in_a, 4), b = timeline_of(arena, in_b, 4);
+    struct mcp_compare found;
+    struct mcp_error err = {""};
+    cr_assert(eq(int, mcp_compare(arena, &a, &b, 4, &found, &err), 0), "%s", err.text);
+    cr_expect(eq(i64, found.num_other, 3));
+    cr_expect(eq(i64, found.all.num_both, 1));
+    cr_expect(eq(int, found.num_kinds, 1), "messages both ways, mirrored or not, are one kind");
+    cr_assert(eq(int, found.num_worst, 1));
+    cr_expect(eq(int, found.worst[0].a->slot, 3));
+    mcp_arena_free(arena);
+}
+
 /* A timeline of stages against the same with every rank written out. */
 Test(compare, looks_equal_ranks_up)
 {
