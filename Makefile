@@ -84,7 +84,7 @@ $(BUILD)/libmcpplan.a: $(call obj,$(LIB_SRC)) $(BUILD)/presets.o $(BUILD)/files
 $(BUILD)/mcpplan: $(call obj,$(CLI_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LDLIBS)
-$(BUILD)/mcpplan-exec-cpu: $(call obj,exec/main_cpu.c $(CPU_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
+$(BUILD)/mcpplan-exec-cpu: $(call obj,exec/main_cpu.c exec/main_shared.c $(CPU_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(MPI_LIBS) $(LDLIBS)
 $(BUILD)/tests/unit: $(call obj,$(TEST_SRC) $(FAKE_SRC) $(KERNELS)) $(BUILD)/libmcpplan.a $(BUILD)/files \

@@ -2,10 +2,9 @@
  *
  * Started once per rank: by mcpplan train through mpirun, or by anybody's mpirun or srun.
  *     mpirun -np 4 mcpplan-exec-cpu --program step.json --data text.tokens --steps 100 */
-#include "core/text.h"
 #include "exec/cpu_backend.h"
 #include "exec/cpu_binding.h"
-#include "exec/run.h"
+#include "exec/main_shared.h"
 
 #include <math.h>
 #include <signal.h>
@@ -13,57 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct teller {
-    int rank, world;
-    bool terminal;
-    const struct mcp_run_options *options;
-    bool open_line; /* the cursor stands behind a step */
-};
-
-static void tell_step(void *context, const struct mcp_step_report *report)
-{
-    struct teller *teller = context;
-    bool last = report->step + 1 == teller->options->steps;
-    if (teller->rank != 0)
-        return;
-    teller->open_line = teller->terminal && !last && !report->evaluated;
-    fprintf(stderr, "%sstep %lld/%lld  loss %.4f  gradient %.3f  rate %.2e  %.0f tokens/s",
-            teller->terminal ? "\r" : "", (long long)report->step + 1,
-            (long long)teller->options->steps, report->loss, report->grad_norm,
-            report->learning_rate, (double)report->tokens / report->step_s);
-    if (teller->world > 1)
-        fprintf(stderr, "  bubble %.1f %%  exposed communication %.1f %%",
-                100 * report->bubble_frac, 100 * report->exposed_comm_frac);
-    if (report->evaluated)
-        fprintf(stderr, "  evaluation %.4f", report->eval_loss);
-    fputs(teller->open_line ? "" : "\n", stderr);
-    fflush(stderr);
-}
-
-static void tell_note(void *context, const char *sentence)
-{
-    struct teller *teller = context;
-    fprintf(stderr, "%smcpplan-exec-cpu: note: %s\n", teller->open_line ? "\n" : "", sentence);
-    teller->open_line = false;
-}
-
-/* Requests to save and end are blocked; has one come? mpirun passes SIGUSR1 on to all ranks,
- * and after SIGTERM gives them no time. */
-static bool asks_to_stop(void *context)
-{
-    (void)context;
-    sigset_t pending;
-    sigpending(&pending);
-    return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGUSR1) == 1;
-}
-
-static double wall_clock(void *context)
-{
-    (void)context;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
+#define NAME "mcpplan-exec-cpu"
 
 /* Why this rank ends; where another is to blame, which one. */
 static void tell_end(const struct mcp_cpu_world *world, enum mcp_status status,
@@ -71,9 +20,9 @@ static void tell_end(const struct mcp_cpu_world *world, enum mcp_status status,
 {
     char lost[80];
     if (status == MCP_RUN_FAILURE && mcp_cpu_world_find_lost(world, lost, sizeof lost))
-        fprintf(stderr, "mcpplan-exec-cpu: %s: %s\n", lost, err->text);
+        fprintf(stderr, NAME ": %s: %s\n", lost, err->text);
     else
-        fprintf(stderr, "mcpplan-exec-cpu: %s\n", err->text);
+        fprintf(stderr, NAME ": %s\n", err->text);
 }
 
 /* Others wait for this rank, or it has waited for them in vain. Who has a reason of its own
@@ -98,7 +47,7 @@ static enum mcp_status settle(struct mcp_cpu_world *world, enum mcp_status statu
         mcp_cpu_world_agree(world, &worst, 1, '>', &lost) != MCP_OK)
         end_all(world, status != MCP_OK ? status : MCP_RUN_FAILURE, status != MCP_OK ? err : &lost);
     if ((int)first == mcp_cpu_world_rank(world))
-        fprintf(stderr, "mcpplan-exec-cpu: %s\n", err->text);
+        fprintf(stderr, NAME ": %s\n", err->text);
     return (enum mcp_status)(int)worst;
 }
 
@@ -106,8 +55,9 @@ static enum mcp_status settle(struct mcp_cpu_world *world, enum mcp_status statu
  * groups of ranks, and ends. */
 static void say_stuck(int number)
 {
-    static const char text[] = "mcpplan-exec-cpu: waiting for all ranks to start, or to end, has "
-                               "taken longer than --timeout-s: one is missing, or has stopped\n";
+    static const char text[] =
+        NAME ": waiting for all ranks to start, or to end, has "
+             "taken longer than --timeout-s: one is missing, or has stopped\n";
     (void)number;
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
         _exit(MCP_IO);
@@ -122,27 +72,13 @@ static void limit_mpi(double timeout_s)
     alarm((unsigned)ceil(timeout_s < most ? timeout_s : most));
 }
 
-static enum mcp_status check_world(const struct mcp_cpu_world *world,
-                                   const struct mcp_program *program, struct mcp_error *err)
-{
-    int want = mcp_plan_world(&program->plan), have = mcp_cpu_world_size(world);
-    if (want == have)
-        return MCP_OK;
-    return mcp_fail(err, MCP_INVALID, "the program is for %d ranks, and %d have been started", want,
-                    have);
-}
-
 /* Of each rank alone: `status` is how its options were. */
 static enum mcp_status prepare(struct mcp_arena *arena, struct mcp_cpu_world *world,
                                enum mcp_status status, struct mcp_run_setting *setting,
                                struct mcp_program *program, struct mcp_error *err)
 {
     MCP_TRY(status);
-    MCP_TRY(mcp_run_load(arena, setting->options, program, err));
-    MCP_TRY(check_world(world, program, err));
-    const struct mcp_run_options *options = setting->options;
-    MCP_TRY(mcp_run_load_other(arena, options, options->frozen_program, &setting->frozen, err));
-    return mcp_run_load_other(arena, options, options->eval_program, &setting->evaluation, err);
+    return mcp_load_programs(arena, mcp_cpu_world_size(world), setting, program, err);
 }
 
 static enum mcp_status open_run(struct mcp_arena *arena, struct mcp_cpu_world *world,
@@ -171,12 +107,10 @@ static enum mcp_status run_rank(struct mcp_arena *arena, struct mcp_cpu_world *w
 {
     struct mcp_program program;
     struct mcp_run *run = NULL;
-    struct teller teller = {mcp_cpu_world_rank(world), mcp_cpu_world_size(world),
-                            isatty(STDERR_FILENO) == 1, options, false};
+    struct mcp_teller teller =
+        mcp_teller_of(NAME, mcp_cpu_world_rank(world), mcp_cpu_world_size(world), options);
     struct mcp_run_setting setting = {
-        .options = options,
-        .program = &program,
-        .observer = {tell_step, tell_note, asks_to_stop, wall_clock, &teller}};
+        .options = options, .program = &program, .observer = mcp_teller_observer(&teller)};
     mcp_cpu_world_limit(world, options->timeout_s);
     MCP_TRY(settle(world, prepare(arena, world, status, &setting, &program, err), err));
     MCP_TRY(settle(world, open_run(arena, world, &setting, &run, err), err));
@@ -192,12 +126,7 @@ int main(int argc, char **argv)
     struct mcp_cpu_world *world = NULL;
     struct mcp_run_options options = mcp_run_options_default();
     struct mcp_error err = {""};
-    sigset_t requests;
-    sigemptyset(&requests);
-    sigaddset(&requests, SIGTERM);
-    sigaddset(&requests, SIGUSR1);
-    sigprocmask(SIG_BLOCK, &requests, NULL); /* before any thread */
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
+    mcp_block_requests();
     const enum mcp_status given = mcp_run_options_parse(argc, argv, &options, &err);
     limit_mpi(options.timeout_s);
     enum mcp_status status = mcp_cpu_world_open(arena, &argc, &argv, &world, &err);
@@ -205,7 +134,7 @@ int main(int argc, char **argv)
     if (status == MCP_OK)
         status = run_rank(arena, world, given, &options, &err);
     else
-        fprintf(stderr, "mcpplan-exec-cpu: %s\n", err.text);
+        fprintf(stderr, NAME ": %s\n", err.text);
     limit_mpi(options.timeout_s);
     mcp_arena_free(arena);
     return (int)status;
