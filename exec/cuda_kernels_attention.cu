@@ -42,7 +42,9 @@ soften(const struct mcp_cuda_attention &op, const mcp_tile &queries, const mcp_t
     const int first = static_cast<int>(threadIdx.x) / mcp_warp * mcp_rows;
 #pragma unroll
     for (int r = 0; r < mcp_rows; r++) {
-        const bool sees = first + r < queries.count && lane < keys.count &&
+        if (first + r >= queries.count)
+            continue; /* the whole warp: nobody reads this row */
+        const bool sees = lane < keys.count &&
                           mcp_sees(op, queries.position + first + r, keys.position + lane);
         const float mine = sees ? score[r] * op.scale : -INFINITY;
         const float largest = mcp_larger(rows->largest[r], mcp_warp_largest(mine));
@@ -68,10 +70,10 @@ static __device__ __forceinline__ void store_rows(const struct mcp_cuda_attentio
     const int first = static_cast<int>(threadIdx.x) / mcp_warp * mcp_rows;
 #pragma unroll
     for (int r = 0; r < mcp_rows; r++) {
-        const float sum = mcp_warp_sum(rows.sum[r]), factor = sum > 0 ? 1 / sum : sum;
-        const int64_t row = queries.row + first + r;
         if (first + r >= queries.count)
             continue; /* the whole warp */
+        const float sum = mcp_warp_sum(rows.sum[r]), factor = sum > 0 ? 1 / sum : sum;
+        const int64_t row = queries.row + first + r;
 #pragma unroll
         for (int c = 0; c < C; c++)
             if (lane + c * mcp_warp < op.value_head_dim)

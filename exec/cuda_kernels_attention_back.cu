@@ -60,12 +60,14 @@ static __device__ __forceinline__ void load_queries(const struct mcp_cuda_attent
 #pragma unroll
     for (int r = 0; r < mcp_rows; r++) {
         const int64_t row = tile.row + first + r, at = mcp_output_at(op, row, head);
-        const bool inside = first + r < tile.count;
         float delta = 0;
-        for (int64_t c = lane; inside && c < op.value_head_dim; c += mcp_warp)
+        numbers->delta[r] = numbers->statistic[r] = 0;
+        if (first + r >= tile.count)
+            continue; /* the whole warp */
+        for (int64_t c = lane; c < op.value_head_dim; c += mcp_warp)
             delta += mcp_load_one(op.output, at + c) * mcp_load_one(op.d_output, at + c);
         numbers->delta[r] = mcp_warp_sum(delta);
-        numbers->statistic[r] = inside ? op.statistics[row * op.heads + head] : 0;
+        numbers->statistic[r] = op.statistics[row * op.heads + head];
     }
 }
 
