@@ -117,7 +117,7 @@ static __device__ __forceinline__ void store_queries(const struct mcp_cuda_atten
 }
 
 template <int C>
-static __global__ void __launch_bounds__(mcp_tile_threads)
+static __global__ void __launch_bounds__(mcp_tile_threads, C > 4 ? 2 : 3)
     query_gradients(struct mcp_cuda_attention op)
 {
     MCP_SHARED_ARRAY(float, shared);
@@ -215,7 +215,7 @@ static __device__ __forceinline__ void store_keys(const struct mcp_cuda_attentio
 }
 
 template <int C>
-static __global__ void __launch_bounds__(mcp_tile_threads)
+static __global__ void __launch_bounds__(mcp_tile_threads, C > 4 ? 2 : 3)
     key_gradients(struct mcp_cuda_attention op)
 {
     MCP_SHARED_ARRAY(float, shared);
