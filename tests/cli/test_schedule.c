@@ -115,7 +115,11 @@ ParameterizedTestParameters(cli, schedule_played)
          MCP_INVALID,
          "",
          "pipeline_parallel of 4 or more (here 2)"},
-        {"no rows of it", {"sim", "@", "--schedule=custom", "~"}, MCP_INVALID, "", "rows"},
+        {"no rows of it",
+         {"sim", "@", "--schedule=custom", "~"},
+         MCP_USAGE,
+         "",
+         "'custom' is not gpipe"},
     };
     return cr_make_param_array(struct child_case, cases, sizeof cases / sizeof *cases);
 }
