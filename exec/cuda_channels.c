@@ -127,17 +127,24 @@ static void size_room(struct mcp_cuda_channels *c, const struct mcp_program *pro
     c->room_bytes[op->stream] = larger(c->room_bytes[op->stream], bytes);
 }
 
+static enum mcp_status open_block(struct mcp_cuda_channels *c, const struct mcp_program *program,
+                                  const struct mcp_layer_type *type, int role,
+                                  struct mcp_error *err)
+{
+    const struct mcp_block *block = &type->blocks[role];
+    for (int i = 0; i < block->num_ops; i++) {
+        MCP_TRY(open_op(c, &program->plan, &block->ops[i], err));
+        size_room(c, program, type, &block->ops[i]);
+    }
+    return MCP_OK;
+}
+
 static enum mcp_status open_ops(struct mcp_cuda_channels *c, const struct mcp_program *program,
                                 struct mcp_error *err)
 {
     for (int t = 0; t < program->num_types; t++)
-        for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
-            const struct mcp_block *block = &program->types[t].blocks[role];
-            for (int i = 0; i < block->num_ops; i++) {
-                MCP_TRY(open_op(c, &program->plan, &block->ops[i], err));
-                size_room(c, program, &program->types[t], &block->ops[i]);
-            }
-        }
+        for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++)
+            MCP_TRY(open_block(c, program, &program->types[t], role, err));
     return MCP_OK;
 }
 

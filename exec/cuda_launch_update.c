@@ -38,26 +38,27 @@ static bool continues(const struct mcp_cuda_range *last, const struct mcp_range 
 }
 
 static void update(const struct mcp_cuda_call *call, const struct mcp_share *share,
-                   struct mcp_cuda_adam *op,
+                   const struct mcp_cuda_adam *common,
                    void (*launcher)(const struct mcp_cuda_adam *, const struct mcp_cuda_queue *))
 {
     struct mcp_cuda_range ranges[RANGES];
+    struct mcp_cuda_adam op = *common;
     struct mcp_range next = {0};
-    op->ranges = ranges;
+    op.ranges = ranges;
     while (mcp_next_range(call->launch, share, &next)) {
         int64_t count = next.last - next.first;
-        if (op->num_ranges > 0 && continues(&ranges[op->num_ranges - 1], &next)) {
-            ranges[op->num_ranges - 1].count += count;
+        if (op.num_ranges > 0 && continues(&ranges[op.num_ranges - 1], &next)) {
+            ranges[op.num_ranges - 1].count += count;
             continue;
         }
-        if (op->num_ranges == RANGES) {
-            launcher(op, call->queue);
-            op->num_ranges = 0;
+        if (op.num_ranges == RANGES) {
+            launcher(&op, call->queue);
+            op.num_ranges = 0;
         }
-        ranges[op->num_ranges++] = (struct mcp_cuda_range){next.first, count, next.decay};
+        ranges[op.num_ranges++] = (struct mcp_cuda_range){next.first, count, next.decay};
     }
-    if (op->num_ranges > 0)
-        launcher(op, call->queue);
+    if (op.num_ranges > 0)
+        launcher(&op, call->queue);
 }
 
 static struct mcp_cuda_adam adam_of(const struct mcp_cuda_call *call, const struct mcp_share *share,
@@ -92,7 +93,7 @@ void mcp_cuda_launch_adam(const struct mcp_cuda_call *call)
 void mcp_cuda_launch_adam_frozen(const struct mcp_cuda_call *call)
 {
     const struct mcp_share share = mcp_share_of(call->launch, call->launch->op->writes[0]);
-    struct mcp_cuda_adam op = adam_of(call, &share, call->launch->reads[1]);
+    const struct mcp_cuda_adam op = adam_of(call, &share, call->launch->reads[1]);
     update(call, &share, &op, mcp_cuda_adam_frozen);
 }
 

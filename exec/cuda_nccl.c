@@ -11,7 +11,8 @@ enum { SPINS = 2000 };
 
 struct mcp_nccl {
     struct mcp_nccl_world *world;
-    ncclComm_t comm; /* NULL: ended */
+    ncclComm_t comm;       /* NULL: ended */
+    struct mcp_nccl *next; /* made before this one */
 };
 
 struct mcp_nccl_world {
@@ -20,9 +21,8 @@ struct mcp_nccl_world {
     double timeout_s;
     bool grouped; /* between group_begin and group_end */
     bool aborted;
-    struct mcp_nccl own; /* of all ranks; comm NULL for one rank */
-    struct mcp_nccl **comms;
-    size_t num_comms, capacity;
+    struct mcp_nccl own;     /* of all ranks; comm NULL for one rank */
+    struct mcp_nccl *newest; /* of the others */
 };
 
 _Static_assert(sizeof(struct mcp_nccl_id) == NCCL_UNIQUE_ID_BYTES, "an id is NCCL's");
@@ -41,9 +41,9 @@ void mcp_nccl_abort(struct mcp_nccl_world *world)
     if (world->aborted)
         return;
     world->aborted = true;
-    for (size_t i = world->num_comms; i-- > 0;)
-        if (world->comms[i]->comm != NULL)
-            ncclCommAbort(world->comms[i]->comm);
+    for (const struct mcp_nccl *nccl = world->newest; nccl != NULL; nccl = nccl->next)
+        if (nccl->comm != NULL)
+            ncclCommAbort(nccl->comm);
     if (world->own.comm != NULL)
         ncclCommAbort(world->own.comm);
 }
@@ -110,8 +110,8 @@ enum mcp_status mcp_nccl_check(struct mcp_nccl_world *world, struct mcp_error *e
     if (world->aborted)
         return mcp_fail(err, MCP_RUN_FAILURE, "rank %d has given up its communicators",
                         world->rank);
-    for (size_t i = 0; i < world->num_comms; i++)
-        MCP_TRY(check_one(world->comms[i], err));
+    for (struct mcp_nccl *nccl = world->newest; nccl != NULL; nccl = nccl->next)
+        MCP_TRY(check_one(nccl, err));
     return check_one(&world->own, err);
 }
 
@@ -140,9 +140,9 @@ static void end_comm(struct mcp_nccl *nccl)
 
 void mcp_nccl_world_forget(struct mcp_nccl_world *world)
 {
-    for (size_t i = 0; i < world->num_comms; i++)
-        end_comm(world->comms[i]);
-    world->num_comms = 0;
+    for (struct mcp_nccl *nccl = world->newest; nccl != NULL; nccl = nccl->next)
+        end_comm(nccl);
+    world->newest = NULL;
 }
 
 static void end_world(void *handle)
@@ -152,24 +152,25 @@ static void end_world(void *handle)
     end_comm(&world->own);
 }
 
-enum mcp_status mcp_nccl_world_open(struct mcp_arena *arena, const struct mcp_nccl_id *id, int rank,
-                                    int size, double timeout_s, struct mcp_nccl_world **out,
-                                    struct mcp_error *err)
+enum mcp_status mcp_nccl_world_open(struct mcp_arena *arena, const struct mcp_nccl_place *place,
+                                    struct mcp_nccl_world **out, struct mcp_error *err)
 {
     struct mcp_nccl_world *world = MCP_NEW(arena, struct mcp_nccl_world);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId unique;
-    *world =
-        (struct mcp_nccl_world){.arena = arena, .rank = rank, .size = size, .timeout_s = timeout_s};
+    *world = (struct mcp_nccl_world){
+        .arena = arena, .rank = place->rank, .size = place->size, .timeout_s = place->timeout_s};
     world->own.world = world;
     *out = world;
-    if (size == 1)
+    if (place->size == 1)
         return MCP_OK;
     config.blocking = 0;
-    memcpy(unique.internal, id->bytes, sizeof unique.internal);
+    memcpy(unique.internal, place->id.bytes, sizeof unique.internal);
     mcp_defer(arena, end_world, world);
-    return check(&world->own, ncclCommInitRankConfig(&world->own.comm, size, unique, rank, &config),
-                 "joining all ranks", err);
+    return check(
+        &world->own,
+        ncclCommInitRankConfig(&world->own.comm, place->size, unique, place->rank, &config),
+        "joining all ranks", err);
 }
 
 int mcp_nccl_world_rank(const struct mcp_nccl_world *world)
@@ -206,10 +207,8 @@ enum mcp_status mcp_nccl_split(struct mcp_nccl_world *world, int color, int key,
     if (comm == NULL)
         return MCP_OK;
     struct mcp_nccl *nccl = MCP_NEW(world->arena, struct mcp_nccl);
-    *nccl = (struct mcp_nccl){world, comm};
-    world->comms = mcp_grow(world->arena, world->comms, world->num_comms, &world->capacity,
-                            sizeof *world->comms);
-    world->comms[world->num_comms++] = nccl;
+    *nccl = (struct mcp_nccl){world, comm, world->newest};
+    world->newest = nccl;
     *out = nccl;
     return settle(nccl, "making a group of ranks", err);
 }

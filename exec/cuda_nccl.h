@@ -32,11 +32,15 @@ struct mcp_nccl_id {
 enum mcp_status mcp_nccl_make_id(struct mcp_nccl_id *out, struct mcp_error *err);
 
 struct mcp_nccl_world;
-/* Joins the world on the device that the calling thread has chosen: all ranks together. `id`
- * may be NULL for one rank. Ended when the arena is freed. timeout_s 0: no limit. */
-enum mcp_status mcp_nccl_world_open(struct mcp_arena *arena, const struct mcp_nccl_id *id, int rank,
-                                    int size, double timeout_s, struct mcp_nccl_world **out,
-                                    struct mcp_error *err);
+struct mcp_nccl_place {
+    struct mcp_nccl_id id; /* unread for one rank */
+    int rank, size;
+    double timeout_s; /* 0: no limit */
+};
+/* Joins the world on the device that the calling thread has chosen: all ranks together. Ended
+ * when the arena is freed. */
+enum mcp_status mcp_nccl_world_open(struct mcp_arena *arena, const struct mcp_nccl_place *place,
+                                    struct mcp_nccl_world **out, struct mcp_error *err);
 int mcp_nccl_world_rank(const struct mcp_nccl_world *world);
 int mcp_nccl_world_size(const struct mcp_nccl_world *world);
 double mcp_nccl_world_timeout_s(const struct mcp_nccl_world *world);

@@ -14,7 +14,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const char name[] = "mcpplan-exec-cuda";
 
@@ -120,15 +119,15 @@ static int planned_rank(const struct rank *rank)
 
 static enum mcp_status join(struct rank *rank, struct mcp_error *err)
 {
-    struct mcp_nccl_id id;
-    memset(&id, 0, sizeof id);
+    struct mcp_nccl_place place = {.rank = rank->setting.rank,
+                                   .size = rank->place.size,
+                                   .timeout_s = rank->setting.options->timeout_s};
     if (rank->place.size > 1) {
-        enum mcp_status made = rank->place.rank == 0 ? mcp_nccl_make_id(&id, err) : MCP_OK;
+        enum mcp_status made = rank->place.rank == 0 ? mcp_nccl_make_id(&place.id, err) : MCP_OK;
         MCP_TRY(settle(rank, made, err));
-        MCP_TRY(mcp_store_share(rank->store, &id, sizeof id, err));
+        MCP_TRY(mcp_store_share(rank->store, &place.id, sizeof place.id, err));
     }
-    return mcp_nccl_world_open(rank->arena, &id, rank->setting.rank, rank->place.size,
-                               rank->setting.options->timeout_s, &rank->world, err);
+    return mcp_nccl_world_open(rank->arena, &place, &rank->world, err);
 }
 
 static enum mcp_status open_run(struct rank *rank, struct mcp_run **run, struct mcp_error *err)
@@ -145,7 +144,7 @@ static enum mcp_status open_run(struct rank *rank, struct mcp_run **run, struct 
 static enum mcp_status train(struct rank *rank, struct mcp_error *err)
 {
     struct mcp_machine found;
-    struct mcp_run *run;
+    struct mcp_run *run = NULL;
     struct mcp_run_setting *setting = &rank->setting;
     MCP_TRY(settle(
         rank, mcp_load_programs(rank->arena, rank->place.size, setting, &rank->program, err), err));

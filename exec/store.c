@@ -470,7 +470,7 @@ static enum mcp_status agree_on_some(struct mcp_store *store, double *values, in
 {
     const double until_s = now_s() + store->timeout_s;
     const size_t bytes = (size_t)count * sizeof *values;
-    double more[AT_ONCE];
+    double more[AT_ONCE] = {0};
     if (store->rank > 0)
         MCP_TRY(blame(store, transmit(store->peers[0], values, bytes, until_s), 0, err));
     for (int i = 1; store->rank == 0 && i < store->size; i++) {
