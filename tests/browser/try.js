@@ -58,7 +58,8 @@ function attempt_point(point) {
 }
 
 const charts = document.querySelectorAll(".gantt"), points = document.querySelectorAll("svg circle");
-expect(charts.length + points.length > 0, "the page has no chart of time and none of sizes");
+const jobs = [...document.querySelectorAll("svg rect title")].filter(title => title.textContent.includes(": waiting to start"));
+expect(charts.length + points.length + jobs.length > 0, "the page has no chart of time, of sizes or of jobs");
 charts.forEach(attempt);
 points.forEach(attempt_point);
 document.querySelectorAll("svg").forEach(svg =>
