@@ -76,7 +76,7 @@ struct mcp_file_digest mcp_file_digest(const struct mcp_file_view *view)
 
 struct mcp_file_writer {
     const char *path;
-    const char *temporary; /* NULL once renamed or removed */
+    const char *temporary; /* NULL once renamed or removed, and where `path` is no file */
     int file;              /* -1 once closed */
     unsigned char *buffer;
     size_t used;
@@ -93,6 +93,13 @@ static void abandon(void *handle)
         unlink(writer->temporary);
     writer->file = -1;
     writer->temporary = NULL;
+}
+
+/* A device or a pipe stays what it is. */
+static bool is_written_in_place(const char *path)
+{
+    struct stat old;
+    return stat(path, &old) == 0 && !S_ISREG(old.st_mode);
 }
 
 /* A process's own names: another may be writing beside us. */
@@ -115,7 +122,8 @@ enum mcp_status mcp_file_writer_open(struct mcp_arena *arena, const char *path,
 {
     struct mcp_file_writer *writer = MCP_NEW(arena, struct mcp_file_writer);
     writer->path = mcp_strdup(arena, path);
-    writer->file = open_temporary(arena, writer);
+    writer->file = is_written_in_place(path) ? open(path, O_WRONLY | O_CLOEXEC)
+                                             : open_temporary(arena, writer);
     if (writer->file < 0)
         return fail_errno(path, err);
     mcp_defer(arena, abandon, writer);
@@ -137,7 +145,7 @@ static enum mcp_status write_all(struct mcp_file_writer *writer, const unsigned 
             writer->unsynced += (size_t)done;
         }
     }
-    if (writer->unsynced < SYNC_BYTES)
+    if (writer->unsynced < SYNC_BYTES || writer->temporary == NULL)
         return MCP_OK;
     writer->unsynced = 0;
     return fdatasync(writer->file) == 0 ? MCP_OK : fail_errno(writer->path, err);
@@ -177,11 +185,13 @@ enum mcp_status mcp_file_writer_finish(struct mcp_file_writer *writer,
                                        struct mcp_file_digest *digest, struct mcp_error *err)
 {
     MCP_TRY(flush_buffer(writer, err));
-    if (fsync(writer->file) != 0 || !close_writer(writer) ||
-        rename(writer->temporary, writer->path) != 0)
+    const bool in_place = writer->temporary == NULL;
+    if ((!in_place && fsync(writer->file) != 0) || !close_writer(writer) ||
+        (!in_place && rename(writer->temporary, writer->path) != 0))
         return fail_errno(writer->path, err);
     writer->temporary = NULL;
-    mcp_file_sync_folder(writer->path);
+    if (!in_place)
+        mcp_file_sync_folder(writer->path);
     if (digest != NULL)
         *digest = writer->digest;
     return MCP_OK;

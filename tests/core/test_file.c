@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,27 @@ static void make_folder(void)
 static void remove_folder(void)
 {
     cr_expect(eq(int, rmdir(folder), 0), "something was left behind");
+}
+
+/* Whoever is root must not make a file of a device. */
+Test(file, a_pipe_stays_one, .init = make_folder, .fini = remove_folder)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_file_writer *writer;
+    struct mcp_error err;
+    struct stat info;
+    char got[4] = "";
+    const char *path = mcp_format(arena, "%s/pipe", folder);
+    cr_assert(eq(int, mkfifo(path, 0600), 0));
+    int reader = open(path, O_RDONLY | O_NONBLOCK);
+    cr_assert(eq(int, mcp_file_writer_open(arena, path, &writer, &err), MCP_OK));
+    cr_assert(eq(int, mcp_file_writer_add(writer, "abc", 3, &err), MCP_OK));
+    cr_expect(eq(int, mcp_file_writer_finish(writer, NULL, &err), MCP_OK));
+    cr_expect(read(reader, got, 3) == 3 && memcmp(got, "abc", 3) == 0);
+    cr_expect(stat(path, &info) == 0 && S_ISFIFO(info.st_mode));
+    close(reader);
+    unlink(path);
+    mcp_arena_free(arena);
 }
 
 Test(file, parts_become_one_file, .init = make_folder, .fini = remove_folder)
