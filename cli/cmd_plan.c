@@ -6,6 +6,7 @@
 #include "cli/plan_schedule.h"
 #include "cli/plan_view.h"
 #include "cli/plan_watch.h"
+#include "core/minmax.h"
 #include "core/units.h"
 #include "planner/choice.h"
 #include "planner/halves.h"
@@ -17,11 +18,6 @@
 enum { MOST_TOP = 100 };
 
 /* The answer */
-
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
 
 /* What was found, moved to where --placement says. */
 static enum mcp_status place_found(struct mcp_context *ctx, const struct mcp_plan_view *view)
@@ -484,7 +480,7 @@ enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv)
     MCP_TRY(read_requirements(ctx, &args, &view));
     struct mcp_search_options options = {
         .objective = view.objective,
-        .top = larger(view.top, view.refine),
+        .top = mcp_max_int(view.top, view.refine),
         .exhaustive = args.method.value == MCP_METHOD_EXHAUSTIVE,
         .uniform = args.uniform_stages,
     };

@@ -2,6 +2,7 @@
 #include "cli/plan_view.h"
 
 #include "core/mesh.h"
+#include "core/minmax.h"
 #include "core/units.h"
 
 #include <string.h>
@@ -158,27 +159,17 @@ static const char *span(struct mcp_arena *arena, const char *one, const char *ma
                       : mcp_format(arena, "%s %d-%d", many, from, to);
 }
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* Lowest and highest coordinates of the node's ranks, widened into the row. */
 static void widen(struct node_row *row, const struct mcp_plan *plan, int first, int ranks)
 {
     for (int rank = first; rank < first + ranks; rank++) {
         struct mcp_coordinate at = mcp_mesh_coordinate_on(plan, rank);
-        row->from.context = smaller(row->from.context, at.context);
-        row->from.data = smaller(row->from.data, at.data);
-        row->from.pipeline = smaller(row->from.pipeline, at.pipeline);
-        row->to.context = larger(row->to.context, at.context);
-        row->to.data = larger(row->to.data, at.data);
-        row->to.pipeline = larger(row->to.pipeline, at.pipeline);
+        row->from.context = mcp_min_int(row->from.context, at.context);
+        row->from.data = mcp_min_int(row->from.data, at.data);
+        row->from.pipeline = mcp_min_int(row->from.pipeline, at.pipeline);
+        row->to.context = mcp_max_int(row->to.context, at.context);
+        row->to.data = mcp_max_int(row->to.data, at.data);
+        row->to.pipeline = mcp_max_int(row->to.pipeline, at.pipeline);
     }
 }
 
@@ -256,8 +247,8 @@ static struct map map_of(struct mcp_arena *arena, const struct mcp_plan *plan,
     }
     for (int i = 0; i < map.count; i++) {
         const struct node_row *row = &map.rows[i];
-        map.cells = larger(map.cells, (int)strlen(row->cells));
-        map.stages = larger(map.stages, (int)strlen(stages_text(arena, row)));
+        map.cells = mcp_max_int(map.cells, (int)strlen(row->cells));
+        map.stages = mcp_max_int(map.stages, (int)strlen(stages_text(arena, row)));
     }
     return map;
 }

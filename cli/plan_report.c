@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "core/mesh.h"
+#include "core/minmax.h"
 #include "core/units.h"
 
 #include <math.h>
@@ -127,24 +128,14 @@ struct extent {
     struct mcp_coordinate from, to;
 };
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 static void widen(struct extent *extent, struct mcp_coordinate at)
 {
-    extent->from.context = smaller(extent->from.context, at.context);
-    extent->from.data = smaller(extent->from.data, at.data);
-    extent->from.pipeline = smaller(extent->from.pipeline, at.pipeline);
-    extent->to.context = larger(extent->to.context, at.context);
-    extent->to.data = larger(extent->to.data, at.data);
-    extent->to.pipeline = larger(extent->to.pipeline, at.pipeline);
+    extent->from.context = mcp_min_int(extent->from.context, at.context);
+    extent->from.data = mcp_min_int(extent->from.data, at.data);
+    extent->from.pipeline = mcp_min_int(extent->from.pipeline, at.pipeline);
+    extent->to.context = mcp_max_int(extent->to.context, at.context);
+    extent->to.data = mcp_max_int(extent->to.data, at.data);
+    extent->to.pipeline = mcp_max_int(extent->to.pipeline, at.pipeline);
 }
 
 static void add_span(struct mcp_text *text, const char *what, int from, int to)

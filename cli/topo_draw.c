@@ -1,5 +1,6 @@
 /* cli/topo_draw.c: boxes laid out in rows, then drawn as characters or as SVG. */
 #include "cli/topo_picture.h"
+#include "core/minmax.h"
 #include "reports/canvas.h"
 #include "reports/svg.h"
 
@@ -38,11 +39,6 @@ void mcp_part_add(struct mcp_part *part, struct mcp_part *child)
 
 /* Layout ---------------------------------------------------------------------- */
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* Boxes side by side are equally high. */
 static void level_row(struct mcp_part *first, int y, int height)
 {
@@ -74,8 +70,8 @@ static int lay_rows(struct mcp_part *part, int inner, int y, int *widest)
         child->x = BORDER + x;
         child->y = y;
         x += child->width + 1;
-        height = larger(height, child->height);
-        *widest = larger(*widest, x - 1);
+        height = mcp_max_int(height, child->height);
+        *widest = mcp_max_int(*widest, x - 1);
     }
     level_row(part->first, y, height);
     return y + height;
@@ -83,7 +79,7 @@ static int lay_rows(struct mcp_part *part, int inner, int y, int *widest)
 
 static void lay_out(struct mcp_part *part, int width)
 {
-    int inner = larger(width - 2 * BORDER, LEAST_INNER);
+    int inner = mcp_max_int(width - 2 * BORDER, LEAST_INNER);
     int widest = mcp_display_width(part->title) + 2, y = 1;
     if (part->kind != MCP_PART_BOX) {
         part->width = widest - (part->kind == MCP_PART_MORE ? 2 : 0);
@@ -91,12 +87,12 @@ static void lay_out(struct mcp_part *part, int width)
         return;
     }
     if (part->bus != NULL) {
-        widest = larger(widest, mcp_display_width(part->bus));
+        widest = mcp_max_int(widest, mcp_display_width(part->bus));
         y++;
     }
     y = lay_rows(part, inner, y, &widest);
     if (part->detail != NULL) {
-        widest = larger(widest, mcp_display_width(part->detail));
+        widest = mcp_max_int(widest, mcp_display_width(part->detail));
         y++;
     }
     part->width = widest + 2 * BORDER;
@@ -220,7 +216,7 @@ const struct mcp_text *mcp_picture_svg(struct mcp_arena *arena, struct mcp_part 
     int width = 0, height = 0;
     for (int i = 0; i < count; i++) {
         lay_out(parts[i], SVG_WIDTH);
-        width = larger(width, parts[i]->width);
+        width = mcp_max_int(width, parts[i]->width);
         parts[i]->y = height;
         height += parts[i]->height;
     }

@@ -1,6 +1,7 @@
 /* core/cluster.c: clusters read, written, checked, and made larger or smaller. */
 #include "core/cluster.h"
 
+#include "core/minmax.h"
 #include "core/preset.h"
 #include "core/text.h"
 #include "core/units.h"
@@ -34,11 +35,6 @@ const struct mcp_cluster *mcp_cluster_pool(const struct mcp_cluster *cluster, in
     while (index-- > 0)
         cluster = cluster->next;
     return cluster;
-}
-
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
 }
 
 int mcp_even_part(int total, int full, int unit)
@@ -145,7 +141,7 @@ static void shrink_nodes(struct mcp_cluster *cluster, int gpus_per_node)
         struct mcp_tier *tier = &cluster->tiers[k];
         int nodes = tier->full_ranks / cluster->gpus_per_node;
         tier->full_ranks =
-            nodes > 0 ? nodes * gpus_per_node : smaller(tier->full_ranks, gpus_per_node);
+            nodes > 0 ? nodes * gpus_per_node : mcp_min_int(tier->full_ranks, gpus_per_node);
     }
     cluster->gpus_per_node = gpus_per_node;
 }

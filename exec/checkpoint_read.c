@@ -1,6 +1,7 @@
 /* exec/checkpoint_read.c: opens checkpoints, and finds pieces of tensors in them. */
 #include "core/crc32c.h"
 #include "core/json.h"
+#include "core/minmax.h"
 #include "exec/checkpoint.h"
 #include "exec/checkpoint_parts.h"
 
@@ -358,11 +359,6 @@ static struct held holder(const struct found *found, size_t *last, int64_t row, 
     return (struct held){0};
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 enum mcp_status mcp_checkpoint_read(const struct mcp_checkpoint *checkpoint,
                                     const struct mcp_value_range *range, float *out,
                                     struct mcp_error *err)
@@ -376,14 +372,14 @@ enum mcp_status mcp_checkpoint_read(const struct mcp_checkpoint *checkpoint,
         const int64_t row = piece->first_row + in_piece / piece->columns;
         const int64_t column = piece->first_column + in_piece % piece->columns;
         const int64_t left =
-            smaller(range->count - done, piece->columns - in_piece % piece->columns);
+            mcp_min_int64(range->count - done, piece->columns - in_piece % piece->columns);
         const struct held held = holder(&found, &last, row, column);
         if (held.part == NULL)
             return mcp_fail(err, MCP_INVALID,
                             "%s: no %s of %s at row %lld, column %lld: it is of another model",
                             checkpoint->path, mcp_value_kind_names[range->kind], piece->name,
                             (long long)row, (long long)column);
-        const int64_t run = smaller(held.run, left);
+        const int64_t run = mcp_min_int64(held.run, left);
         memcpy(out + done, (const char *)held.part->data + held.at * 4, (size_t)run * 4);
         done += run;
     }

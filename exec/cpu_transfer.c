@@ -1,6 +1,7 @@
 /* exec/cpu_transfer.c: which messages a transfer is, and sums in the members' order. */
 #include "exec/cpu_transfer.h"
 
+#include "core/minmax.h"
 #include "exec/half.h"
 
 #include <string.h>
@@ -50,11 +51,6 @@ static int own(const struct mcp_cpu_transfer *t)
     return t->channel == NULL ? 0 : mcp_cpu_channel_index(t->channel);
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static struct mcp_shard shard_of(const struct mcp_cpu_transfer *t, int member)
 {
     return mcp_shard_of(t->what.elements, members(t), member);
@@ -64,13 +60,13 @@ static struct mcp_shard shard_of(const struct mcp_cpu_transfer *t, int member)
 static struct mcp_shard piece_of(const struct mcp_cpu_transfer *t, int member)
 {
     struct mcp_shard shard = shard_of(t, member);
-    int64_t skip = smaller(t->piece, shard.count);
-    return (struct mcp_shard){shard.first + skip, smaller(PIECE, shard.count - skip)};
+    int64_t skip = mcp_min_int64(t->piece, shard.count);
+    return (struct mcp_shard){shard.first + skip, mcp_min_int64(PIECE, shard.count - skip)};
 }
 
 static int64_t longest_piece(const struct mcp_cpu_transfer *t)
 {
-    return smaller(PIECE, (t->what.elements + members(t) - 1) / members(t));
+    return mcp_min_int64(PIECE, (t->what.elements + members(t) - 1) / members(t));
 }
 
 /* --- sums --- */
@@ -121,7 +117,7 @@ static void reduce_piece(const struct mcp_cpu_transfer *t, char *to)
     float sum[BLOCK], more[BLOCK];
     struct mcp_shard piece = piece_of(t, own(t));
     for (int64_t at = 0; at < piece.count; at += BLOCK) {
-        int count = (int)smaller(BLOCK, piece.count - at);
+        int count = (int)mcp_min_int64(BLOCK, piece.count - at);
         load(t->what.dtype, source(t, 0, piece.first), at, count, sum);
         for (int j = 1; j < members(t); j++) {
             load(t->what.dtype, source(t, j, piece.first), at, count, more);

@@ -1,6 +1,7 @@
 /* exec/cuda_channels.c: makes the groups of ranks that a program's transfers need. */
 #include "exec/cuda_channels.h"
 
+#include "core/minmax.h"
 #include "exec/cuda_runtime.h"
 #include "exec/cuda_wait.h"
 #include "exec/transfer.h"
@@ -104,11 +105,6 @@ static enum mcp_status open_op(struct mcp_cuda_channels *c, const struct mcp_pla
 
 /* --- memory --- */
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static int64_t bytes_of(const struct mcp_op *op)
 {
     return op->dims[0] * (int64_t)mcp_dtype_bytes((enum mcp_dtype)op->dtype);
@@ -124,7 +120,7 @@ static void size_room(struct mcp_cuda_channels *c, const struct mcp_program *pro
     int size = mcp_cuda_group_of(c, (enum mcp_stream)op->stream, op->group)->size;
     int64_t bytes = mcp_shard_of(op->dims[0], size, 0).count *
                     (int64_t)mcp_dtype_bytes((enum mcp_dtype)op->dtype);
-    c->room_bytes[op->stream] = larger(c->room_bytes[op->stream], bytes);
+    c->room_bytes[op->stream] = mcp_max_int64(c->room_bytes[op->stream], bytes);
 }
 
 static enum mcp_status open_block(struct mcp_cuda_channels *c, const struct mcp_program *program,
@@ -165,7 +161,7 @@ static void count_slot(const struct mcp_program *program, const struct mcp_slot 
             if (block->ops[i].function != MCP_FN_SEND)
                 continue;
             post->messages++;
-            post->longest_bytes = larger(post->longest_bytes, bytes_of(&block->ops[i]));
+            post->longest_bytes = mcp_max_int64(post->longest_bytes, bytes_of(&block->ops[i]));
         }
     }
 }
@@ -185,8 +181,9 @@ static void size_outboxes(struct mcp_cuda_channels *c, const struct mcp_program 
         struct mcp_cuda_outbox *box = &c->outboxes[s];
         int64_t stages = (int64_t)program->num_classes * chunks;
         int64_t slots = posts[s].messages < stages ? posts[s].messages : stages;
-        box->slots = (int)larger(box->slots, slots);
-        box->slot_bytes = larger(box->slot_bytes, (posts[s].longest_bytes + 255) / 256 * 256);
+        box->slots = (int)mcp_max_int64(box->slots, slots);
+        box->slot_bytes =
+            mcp_max_int64(box->slot_bytes, (posts[s].longest_bytes + 255) / 256 * 256);
     }
 }
 

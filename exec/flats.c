@@ -1,16 +1,13 @@
 /* exec/flats.c: a rank's own elements of flat buffers. */
 #include "exec/flats.h"
 
+#include "core/minmax.h"
+
 #include <math.h>
 
 static bool is_expert(struct mcp_operand at)
 {
     return at.space == MCP_SPACE_LAYER && at.index % 2 == 1;
-}
-
-static int64_t between(int64_t value, int64_t least, int64_t most)
-{
-    return value < least ? least : value > most ? most : value;
 }
 
 struct mcp_share mcp_share_of(const struct mcp_launch *launch, struct mcp_operand at)
@@ -26,7 +23,7 @@ struct mcp_share mcp_share_of(const struct mcp_launch *launch, struct mcp_operan
     s.member =
         mcp_group_index(&launch->rank->program->plan, mcp_reduce_axes(expert), launch->rank->rank);
     s.own_first = s.sharded ? s.member * s.shard : 0;
-    s.own = between(s.elements - s.own_first, 0, s.shard);
+    s.own = mcp_clamp_int64(s.elements - s.own_first, 0, s.shard);
     return s;
 }
 
@@ -73,7 +70,7 @@ struct mcp_squares mcp_squares_of(const struct mcp_launch *launch)
     if ((!s.sharded && !own && s.member > 0) || is_duplicate(launch->type, s.kind))
         return (struct mcp_squares){.elements = 0};
     if (launch->rank->at.tensor > 0)
-        skip = between(mcp_flat_replicated(launch->type, s.kind) - s.own_first, 0, s.own);
+        skip = mcp_clamp_int64(mcp_flat_replicated(launch->type, s.kind) - s.own_first, 0, s.own);
     return (struct mcp_squares){
         .view = mcp_view_at(mcp_own_view(&s, at, mcp_read_view(launch, 0)), skip),
         .elements = s.own - skip,
@@ -140,8 +137,8 @@ bool mcp_next_range(const struct mcp_launch *launch, const struct mcp_share *s,
     while ((weight = next_weight(launch, s, range)) != NULL) {
         int64_t first =
             mcp_weight_offset(launch->type, range->part, range->copy - 1) - s->first - s->own_first;
-        range->last = between(first + mcp_weight_elements(weight), 0, s->own);
-        range->first = between(first, 0, s->own);
+        range->last = mcp_clamp_int64(first + mcp_weight_elements(weight), 0, s->own);
+        range->first = mcp_clamp_int64(first, 0, s->own);
         range->decay = decays(weight) ? (float)launch->rank->inputs.weight_decay : 0;
         if (range->first < range->last)
             return true;
@@ -158,6 +155,6 @@ struct mcp_span mcp_span_of(const struct mcp_launch *launch, struct mcp_operand 
     if (d[5] > 1)
         s.first = d[0] * mcp_group_index(&launch->rank->program->plan,
                                          mcp_reduce_axes(error.index % 2 == 1), launch->rank->rank);
-    s.real = between(d[4] - s.first, 0, s.elements);
+    s.real = mcp_clamp_int64(d[4] - s.first, 0, s.elements);
     return s;
 }

@@ -1,6 +1,7 @@
 /* exec/init.c: where weights lie in a rank's memory, and how they begin. */
 #include "exec/init.h"
 
+#include "core/minmax.h"
 #include "exec/half.h"
 
 #include <math.h>
@@ -58,11 +59,6 @@ static char *buffer_at(const struct mcp_interpreter *interpreter, int layer, str
     return mcp_interpreter_buffer(interpreter, owner, at.index, &bytes);
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void set_gradients(const struct mcp_interpreter *interpreter,
                           const struct mcp_program *program, int layer, const struct mcp_op *adam,
                           struct mcp_flat_place *out)
@@ -96,8 +92,8 @@ static void place_of(const struct mcp_interpreter *interpreter, const struct mcp
         mcp_group_index(&program->plan, mcp_reduce_axes(out->flat == MCP_FLAT_EXPERT), rank->rank);
     out->index = index;
     bool cut = adam->dims[0] < out->elements;
-    out->first = cut ? smaller(index * adam->dims[0], out->elements) : 0;
-    out->count = smaller(adam->dims[0], out->elements - out->first);
+    out->first = cut ? mcp_min_int64(index * adam->dims[0], out->elements) : 0;
+    out->count = mcp_min_int64(adam->dims[0], out->elements - out->first);
     bool shard = is_shard(adam->writes[0]);
     out->held_first = shard ? out->first : 0;
     out->held_count = shard ? out->count : out->elements;

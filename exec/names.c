@@ -1,6 +1,7 @@
 /* exec/names.c: pieces of whole tensors in flat buffers. */
 #include "exec/names.h"
 
+#include "core/minmax.h"
 #include "core/text.h"
 
 #include <stdio.h>
@@ -48,11 +49,6 @@ static void set_name(const struct listing *list, const struct mcp_weight *weight
         snprintf(piece->name, sizeof piece->name, "layers.%d.%s", list->key->layer, weight->name);
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Rows [first, first + rows) of a copy of a part, which are one band or all of it. */
 static void add_band(struct listing *list, struct mcp_piece piece, int64_t first, int64_t rows)
 {
@@ -68,7 +64,7 @@ static void add_band(struct listing *list, struct mcp_piece piece, int64_t first
     piece.offset += first * weight->columns;
     if (is_vocabulary(weight)) {
         piece.tensor_rows = list->key->type->facts.vocab_size;
-        piece.rows = smaller(rows, piece.tensor_rows - piece.first_row);
+        piece.rows = mcp_min_int64(rows, piece.tensor_rows - piece.first_row);
     }
     if (piece.rows <= 0)
         return;
@@ -124,7 +120,7 @@ int64_t mcp_piece_within(const struct mcp_piece *piece, int64_t first, int64_t c
 {
     const int64_t elements = piece->rows * piece->columns;
     const int64_t low = first > piece->offset ? first - piece->offset : 0;
-    const int64_t high = smaller(first + count - piece->offset, elements);
+    const int64_t high = mcp_min_int64(first + count - piece->offset, elements);
     *begin = low;
     return high > low ? high - low : 0;
 }

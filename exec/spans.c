@@ -2,6 +2,7 @@
 #include "exec/spans.h"
 
 #include "core/mesh.h"
+#include "core/minmax.h"
 #include "step/account.h"
 
 #include <math.h>
@@ -117,11 +118,6 @@ static struct chains chain(struct mcp_arena *arena, const struct mcp_plan *plan,
     return c;
 }
 
-static int64_t clamped(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
 void mcp_spans_pair(struct mcp_arena *arena, const struct mcp_plan *plan,
                     struct mcp_timeline *timeline)
 {
@@ -137,7 +133,7 @@ void mcp_spans_pair(struct mcp_arena *arena, const struct mcp_plan *plan,
             for (; sent >= 0 && got >= 0; sent = c.next[sent], got = c.next[got]) {
                 struct mcp_timeline_span *span = &timeline->spans[got];
                 span->start_ns =
-                    clamped(timeline->spans[sent].start_ns, span->start_ns, span->end_ns);
+                    mcp_clamp_int64(timeline->spans[sent].start_ns, span->start_ns, span->end_ns);
             }
         }
 }

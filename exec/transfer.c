@@ -1,12 +1,8 @@
 /* exec/transfer.c: where the elements of a transfer lie. */
 #include "exec/transfer.h"
 
+#include "core/minmax.h"
 #include "step/weights.h"
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 int64_t mcp_transfer_size(const struct mcp_transfer *t)
 {
@@ -16,8 +12,8 @@ int64_t mcp_transfer_size(const struct mcp_transfer *t)
 struct mcp_shard mcp_shard_of(int64_t elements, int members, int member)
 {
     int64_t q = (elements + members - 1) / members;
-    int64_t first = smaller(member * q, elements);
-    return (struct mcp_shard){first, smaller(first + q, elements) - first};
+    int64_t first = mcp_min_int64(member * q, elements);
+    return (struct mcp_shard){first, mcp_min_int64(first + q, elements) - first};
 }
 
 int mcp_neighbour(int members, int member, int delta)
@@ -33,8 +29,8 @@ static void pick_shard(const struct mcp_launch *launch, struct mcp_transfer *t)
     const struct mcp_op *op = launch->op;
     int index =
         mcp_group_index(&launch->rank->program->plan, mcp_reduce_axes(false), launch->rank->rank);
-    int64_t skip = smaller(index * op->dims[0], op->dims[4]);
-    t->elements = smaller(op->dims[0], op->dims[4] - skip);
+    int64_t skip = mcp_min_int64(index * op->dims[0], op->dims[4]);
+    t->elements = mcp_min_int64(op->dims[0], op->dims[4] - skip);
     t->from += skip * mcp_transfer_size(t);
     t->to += skip * mcp_transfer_size(t);
 }

@@ -1,14 +1,11 @@
 /* planner/choice_pool.c: walk families and tuples best bound first, and pool what they give. */
 #include "planner/choice_parts.h"
 
+#include "core/minmax.h"
+
 #include <limits.h>
 #include <math.h>
 #include <string.h>
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* --- the bar --- */
 
@@ -23,12 +20,12 @@ static int64_t reach_ns(const struct mcp_choice_pool *pool)
     if (pool->best_ns == INT64_MAX)
         return INT64_MAX;
     double reach = (double)pool->best_ns * (1 + pool->options->pool_frac);
-    return smaller((int64_t)reach + 1, pool->last_ns);
+    return mcp_min_int64((int64_t)reach + 1, pool->last_ns);
 }
 
 int64_t mcp_choice_pool_cutoff(const struct mcp_choice_pool *pool, int layout)
 {
-    return smaller(reach_ns(pool), pool->layout_ns[layout]);
+    return mcp_min_int64(reach_ns(pool), pool->layout_ns[layout]);
 }
 
 /* The time of the last of the layouts that are kept. */
@@ -163,7 +160,7 @@ static void open_family(struct mcp_choice_pool *pool, struct mcp_family *family,
 static void open_orders(struct mcp_choice_pool *pool, struct mcp_family *family)
 {
     struct mcp_look look = mcp_choice_pool_look(
-        pool, family->layout, smaller(pool->best_ns, pool->layout_ns[family->layout]));
+        pool, family->layout, mcp_min_int64(pool->best_ns, pool->layout_ns[family->layout]));
     if (!family->reached || !mcp_family_reaches(&look, family))
         return;
     for (int order = 1; order < look.lot->choices.rank_orders.count; order++)
@@ -224,7 +221,7 @@ static bool walk(struct mcp_choice_pool *pool, bool all_orders)
         if (isinf(least) || least >= (double)reach_ns(pool))
             return true;
         if (given_up(pool)) {
-            pool->open_ns = smaller(pool->open_ns, (int64_t)least);
+            pool->open_ns = mcp_min_int64(pool->open_ns, (int64_t)least);
             return false;
         }
         tell(pool);

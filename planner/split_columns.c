@@ -2,6 +2,7 @@
  * cheapest recompute that fits, for each recompute of its last layer. */
 #include "planner/split_parts.h"
 
+#include "core/minmax.h"
 #include "core/stack.h"
 #include "step/schedule.h"
 
@@ -82,11 +83,6 @@ struct place {
     int64_t none_ns; /* its slots of a microbatch without recompute; 0: not known */
 };
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The step takes no less: by the paths of mcp_path_through() and mcp_path_dwell().
  * Never less with a layer more: what it adds to a rank is counted before and after
  * ranks as no more. */
@@ -99,12 +95,13 @@ static int64_t least_ns(const struct mcp_splitter *s, const struct mcp_filler *f
     int64_t before = r > 0 ? f->before[r][from] + s->base_ns[0] : 0;
     int64_t after = r < p - 1 ? f->after[r][layers] - f->after[r][to] + s->base_ns[1] : 0;
     own += (r == 0 ? s->base_ns[0] : 0) + (r == p - 1 ? s->base_ns[1] : 0);
-    int64_t through = before + m * larger(own + place->last_ns, place->none_ns), dwell = through;
+    int64_t through = before + m * mcp_max_int64(own + place->last_ns, place->none_ns),
+            dwell = through;
     if (s->plan->schedule == MCP_GPIPE)
         dwell = before + after + m * own + (m - 1) * place->last_ns;
     else if (m > p - r)
         dwell = before + 2 * after +
-                (m - p + r - 1) * larger(own + place->last_ns, place->none_ns) + 2 * own;
+                (m - p + r - 1) * mcp_max_int64(own + place->last_ns, place->none_ns) + 2 * own;
     return s->fixed_ns + (through > dwell ? through : dwell);
 }
 

@@ -1,6 +1,8 @@
 /* planner/split_grid.c: dynamic programmes over chains of columns. */
 #include "planner/split_parts.h"
 
+#include "core/minmax.h"
+
 #include <string.h>
 
 static size_t nodes_of(const struct mcp_grid *grid)
@@ -44,11 +46,6 @@ void mcp_grid_ahead(const struct mcp_grid *grid, const int64_t *weights, int64_t
             if (here[x] < MCP_NO_WAY)
                 lower(&next[x], here[x] + weights[i]);
     }
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* What weighs on column i that begins at x. */
@@ -97,7 +94,7 @@ void mcp_grid_worst_ahead(const struct mcp_grid *grid, const int64_t *weights, c
         const int64_t *here = row_of(grid, ahead, column->rank);
         int64_t *next = row_of(grid, ahead, column->rank + 1) + column->size;
         for (int x = column->from; x <= last_place(grid, column); x++)
-            lower(&next[x], larger(here[x], weight_at(grid, weights, after, i, x)));
+            lower(&next[x], mcp_max_int64(here[x], weight_at(grid, weights, after, i, x)));
     }
 }
 
@@ -111,7 +108,7 @@ void mcp_grid_worst_behind(const struct mcp_grid *grid, const int64_t *weights,
         int64_t *here = row_of(grid, behind, column->rank);
         const int64_t *next = row_of(grid, behind, column->rank + 1) + column->size;
         for (int x = column->from; x <= last_place(grid, column); x++)
-            lower(&here[x], larger(next[x], weight_at(grid, weights, after, i, x)));
+            lower(&here[x], mcp_max_int64(next[x], weight_at(grid, weights, after, i, x)));
     }
 }
 

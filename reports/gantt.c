@@ -1,6 +1,8 @@
 /* reports/gantt.c: sums of rows, and the windows of time to show. */
 #include "reports/gantt.h"
 
+#include "core/minmax.h"
+
 struct mcp_gantt_sum mcp_gantt_sum(const struct mcp_gantt *gantt, int row)
 {
     struct mcp_gantt_sum sum = {0};
@@ -16,21 +18,11 @@ struct mcp_gantt_sum mcp_gantt_sum(const struct mcp_gantt *gantt, int row)
     return sum;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 bool mcp_gantt_in_window(const struct mcp_gantt_span *span, const struct mcp_gantt_window *window,
                          struct mcp_gantt_window *part)
 {
-    part->from_ns = larger(span->start_ns, window->from_ns);
-    part->to_ns = smaller(span->end_ns, window->to_ns);
+    part->from_ns = mcp_max_int64(span->start_ns, window->from_ns);
+    part->to_ns = mcp_min_int64(span->end_ns, window->to_ns);
     return part->from_ns < part->to_ns;
 }
 

@@ -1,6 +1,8 @@
 /* reports/table.c: columns measured, then rows laid out by a skin. */
 #include "reports/table.h"
 
+#include "core/minmax.h"
+
 #include <stdarg.h>
 #include <string.h>
 
@@ -101,17 +103,12 @@ enum mcp_color mcp_table_row_color(const struct mcp_table *table, size_t row)
     return table->rows[row].color;
 }
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 static int column_width(const struct mcp_table *table, int column)
 {
     const struct mcp_column *head = &table->columns[column];
-    int width = larger(mcp_display_width(head->header), mcp_display_width(head->unit));
+    int width = mcp_max_int(mcp_display_width(head->header), mcp_display_width(head->unit));
     for (size_t row = 0; row < mcp_table_num_rows(table); row++)
-        width = larger(width, mcp_display_width(cell_at(table, row, column)));
+        width = mcp_max_int(width, mcp_display_width(cell_at(table, row, column)));
     return width;
 }
 
@@ -140,7 +137,7 @@ static int longest_word(struct mcp_arena *arena, const char *text, bool broken)
         size_t length = strcspn(text, " \n");
         if (broken)
             length = piece_length(text, length);
-        longest = larger(longest, mcp_display_width(mcp_strndup(arena, text, length)));
+        longest = mcp_max_int(longest, mcp_display_width(mcp_strndup(arena, text, length)));
         text += length + (text[length] == ' ' || text[length] == '\n');
     }
     return longest;
@@ -149,10 +146,10 @@ static int longest_word(struct mcp_arena *arena, const char *text, bool broken)
 static int least_width(const struct mcp_table *table, int column, bool broken)
 {
     const struct mcp_column *head = &table->columns[column];
-    int width = larger(mcp_display_width(head->header), mcp_display_width(head->unit));
-    width = larger(width, broken ? MIN_BROKEN_WIDTH : MIN_WRAPPED_WIDTH);
+    int width = mcp_max_int(mcp_display_width(head->header), mcp_display_width(head->unit));
+    width = mcp_max_int(width, broken ? MIN_BROKEN_WIDTH : MIN_WRAPPED_WIDTH);
     for (size_t row = 0; row < mcp_table_num_rows(table); row++)
-        width = larger(width, longest_word(table->arena, cell_at(table, row, column), broken));
+        width = mcp_max_int(width, longest_word(table->arena, cell_at(table, row, column), broken));
     return width;
 }
 
@@ -199,7 +196,7 @@ static struct sheet measure(const struct mcp_table *table, const struct mcp_styl
 static void put_cell(struct sheet *sheet, int column, const char *text, enum mcp_color color,
                      int *pending)
 {
-    int pad = larger(0, sheet->widths[column] - mcp_display_width(text));
+    int pad = mcp_max_int(0, sheet->widths[column] - mcp_display_width(text));
     bool right = sheet->table->columns[column].align == MCP_RIGHT;
     int before = *pending + (column > 0 ? COLUMN_GAP : INDENT) + (right ? pad : 0);
     *pending = right ? 0 : pad;

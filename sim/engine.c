@@ -2,6 +2,7 @@
 #include "sim/failure.h"
 
 #include "core/mesh.h"
+#include "core/minmax.h"
 #include "sim/steps.h"
 #include "sim/unequal.h"
 
@@ -27,7 +28,7 @@ struct rank {
     int64_t *ready_ns;    /* [layer][copy] gathered weights */
     int64_t *alone_ns;    /* ... and what of that transfer stands alone, once */
     struct mail mail[MCP_SIM_MAILS];
-    int64_t slot_start_ns; /* of the slot at hand; -1: not begun */
+    int64_t slot_start_ns;          /* of the slot at hand; -1: not begun */
     struct mcp_sim_stretch stretch; /* of the slot */
     double cost_s[MCP_NUM_COSTS], comm_s[MCP_NUM_COSTS], busy_s;
     struct mcp_sim_slot_time *times;
@@ -48,11 +49,6 @@ struct play {
 struct mcp_sim_options mcp_sim_options_default(void)
 {
     return (struct mcp_sim_options){.seed = 1, .slow_rank = -1, .slow_factor = 1, .slow_port = -1};
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 static double seconds(int64_t ns)
@@ -102,7 +98,7 @@ static void run_compute(const struct play *play, struct rank *rank, const struct
 
 static void run_transfer(struct rank *rank, const struct mcp_sim_step *step)
 {
-    int64_t start = larger(rank->data_free_ns, rank->now_ns);
+    int64_t start = mcp_max_int64(rank->data_free_ns, rank->now_ns);
     rank->data_free_ns = start + step->data_ns;
     rank->comm_s[MCP_COST_DATA] += seconds(step->price->time_ns);
     if (step->kind == MCP_SIM_GATHER) {
@@ -136,7 +132,7 @@ static bool run_receive(struct rank *rank, const struct mcp_sim_step *step)
     rank->now_ns += step->time_ns;
     rank->busy_s += seconds(step->time_ns);
     rank->cost_s[MCP_COST_PIPELINE] += seconds(step->time_ns);
-    int64_t idle = larger(0, message->arrival_ns - rank->now_ns);
+    int64_t idle = mcp_max_int64(0, message->arrival_ns - rank->now_ns);
     int64_t exposed = idle < message->delay_ns ? idle : message->delay_ns;
     rank->cost_s[MCP_COST_PIPELINE] += seconds(exposed);
     rank->cost_s[MCP_COST_BUBBLE] += seconds(idle - exposed);
@@ -232,7 +228,7 @@ static int64_t end_rank(const struct play *play, int class)
     rank->comm_s[MCP_COST_DATA] += seconds(tail_ns);
     struct mcp_sim_stage *stage = &play->out->stages[class];
     stage->earliest_end_ns = end_ns < stage->earliest_end_ns ? end_ns : stage->earliest_end_ns;
-    stage->latest_end_ns = larger(stage->latest_end_ns, end_ns);
+    stage->latest_end_ns = mcp_max_int64(stage->latest_end_ns, end_ns);
     return rank->now_ns;
 }
 
@@ -281,11 +277,11 @@ static void play_pipeline(struct play *play)
     run_ranks(play);
     for (int c = 0; c < p; c++) {
         assert(play->ranks[c].slot == play->program->classes[c].num_slots);
-        end_ns = larger(end_ns, end_rank(play, c));
+        end_ns = mcp_max_int64(end_ns, end_rank(play, c));
         add_rank(play, c);
     }
     keep_times(play, end_ns);
-    play->out->end_ns = larger(play->out->end_ns, end_ns);
+    play->out->end_ns = mcp_max_int64(play->out->end_ns, end_ns);
 }
 
 /* --- all of them --- */

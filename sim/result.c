@@ -1,16 +1,13 @@
 /* sim/result.c: what a played step says: times of all ranks together, accounts. */
 #include "sim/steps.h"
 
+#include "core/minmax.h"
+
 #include <string.h>
 
 static double seconds(int64_t ns)
 {
     return (double)ns * 1e-9;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 void mcp_sim_result_new(struct mcp_arena *arena, const struct mcp_program *program,
@@ -38,8 +35,8 @@ static int64_t skew_ns(const struct mcp_sim_result *out)
         while (first + 1 < stage->num_slots && stage->slots[first].microbatch < 0)
             first++;
         int64_t late = stage->times[first].start_ns - (first > 0 ? stage->times[0].end_ns : 0);
-        end = larger(end, stage->latest_end_ns);
-        longest = larger(longest, stage->latest_end_ns - late);
+        end = mcp_max_int64(end, stage->latest_end_ns);
+        longest = mcp_max_int64(longest, stage->latest_end_ns - late);
     }
     return end - longest;
 }
@@ -65,7 +62,7 @@ void mcp_sim_finish(const struct mcp_sim_steps *steps, struct mcp_sim_result *ou
 {
     int p = out->num_stages;
     for (int c = 0; c < p; c++)
-        out->update_ns = larger(out->update_ns, steps->classes[c].update_ns);
+        out->update_ns = mcp_max_int64(out->update_ns, steps->classes[c].update_ns);
     out->agreement_ns = steps->agreement_ns;
     out->broadcast_ns = steps->broadcast_ns;
     out->overhead_ns = steps->overhead_ns;

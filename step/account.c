@@ -1,6 +1,8 @@
 /* step/account.c: a sweep over a rank's spans; gaps are explained by what ends them. */
 #include "step/account.h"
 
+#include "core/minmax.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -111,11 +113,6 @@ static enum activity foremost(const struct sweep *sweep)
     return NOTHING;
 }
 
-static int64_t later(int64_t a_ns, int64_t b_ns)
-{
-    return a_ns > b_ns ? a_ns : b_ns;
-}
-
 static int64_t overlap(const struct piece *piece, int64_t from_ns, int64_t to_ns)
 {
     from_ns = piece->from_ns > from_ns ? piece->from_ns : from_ns;
@@ -154,9 +151,9 @@ static const struct mcp_timeline_span *awaited(const struct sweep *sweep,
 static void count_rest(const struct sweep *sweep, const struct piece *piece)
 {
     int64_t all = piece->to_ns - piece->from_ns;
-    int64_t others =
-        overlap(piece, sweep->own.slots_ns, sweep->all.slots_ns) +
-        overlap(piece, later(sweep->own.spans_ns, sweep->all.slots_ns), sweep->all.spans_ns);
+    int64_t others = overlap(piece, sweep->own.slots_ns, sweep->all.slots_ns) +
+                     overlap(piece, mcp_max_int64(sweep->own.spans_ns, sweep->all.slots_ns),
+                             sweep->all.spans_ns);
     if (all <= 0)
         return;
     if (piece->data) {

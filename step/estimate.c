@@ -3,6 +3,7 @@
 
 #include "core/json.h"
 #include "core/mesh.h"
+#include "core/minmax.h"
 #include "core/stack.h"
 #include "step/estimate_parts.h"
 #include "step/layer_price.h"
@@ -85,11 +86,6 @@ static bool same_as_previous(const struct mcp_pricer *pricer, const struct mcp_p
     return true;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Of the first gather and the last reduction, what slots counted as hidden: nothing runs
  * beside them. */
 static int64_t hidden_part(const struct mcp_question *question, const struct mcp_plan *plan,
@@ -116,7 +112,7 @@ void mcp_data_once_add(const struct mcp_question *question, const struct mcp_pla
     int64_t all_ns = once->moves.gather_ns + once->moves.reduce_ns;
     once->alone_ns = mcp_data_exposed_ns(question, plan, &once->moves, all_ns);
     int64_t hidden_ns = all_ns - once->alone_ns;
-    once->late_ns = larger(once->late_ns, hidden_ns - once->between_ns - compute_ns);
+    once->late_ns = mcp_max_int64(once->late_ns, hidden_ns - once->between_ns - compute_ns);
     once->between_ns += (plan->rows == NULL ? plan->pipeline_parallel : 1) * compute_ns;
 }
 
@@ -163,8 +159,8 @@ static int64_t agreement_ns(const struct mcp_pricer *pricer, const struct mcp_pl
     const struct mcp_layer_spec step = {.kind = MCP_KIND_STEP};
     int64_t slowest = 0;
     for (int i = 0; i < pricer->num_pools; i++)
-        slowest = larger(slowest,
-                         mcp_layer_step_price(pricer->pools[i].cache, plan, &step)->update.time_ns);
+        slowest = mcp_max_int64(
+            slowest, mcp_layer_step_price(pricer->pools[i].cache, plan, &step)->update.time_ns);
     return slowest;
 }
 
@@ -236,8 +232,8 @@ static void compose(struct mcp_pricer *pricer, const struct mcp_plan *plan, int 
     };
     mcp_pipeline_play(pricer->scratch, &pipeline, e->ranks, NULL);
     for (int r = 0; r < p; r++) {
-        e->end_ns = larger(e->end_ns, e->ranks[r].end_ns + e->tail_ns[r]);
-        update = larger(update, e->update_ns[r]);
+        e->end_ns = mcp_max_int64(e->end_ns, e->ranks[r].end_ns + e->tail_ns[r]);
+        update = mcp_max_int64(update, e->update_ns[r]);
     }
     fixed_parts(pricer, plan, e);
     e->step_ns = e->end_ns + update + e->broadcast_ns + e->agreement_ns + e->overhead_ns;

@@ -1,17 +1,14 @@
 /* step/facts.c: the facts of a layer type, from the model, the job and the plan. */
 #include "step/builder.h"
 
+#include "core/minmax.h"
+
 #include <math.h>
 #include <stdio.h>
 
 static double given_or(double value, double otherwise)
 {
     return value > 0 ? value : otherwise;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 static void set_tokens(const struct mcp_builder *b, struct mcp_layer_facts *facts)
@@ -44,7 +41,7 @@ static void set_attention(const struct mcp_builder *b, struct mcp_layer_facts *f
     const struct mcp_layer_kind *kind = b->kind;
     int t = b->plan->tensor_parallel;
     facts->heads = kind->num_attention_heads / t;
-    facts->kv_heads = larger(1, kind->num_kv_heads / t);
+    facts->kv_heads = mcp_max_int64(1, kind->num_kv_heads / t);
     facts->head_dim = kind->head_dim;
     facts->value_head_dim = kind->value_head_dim;
     facts->sliding_window = kind->sliding_window;

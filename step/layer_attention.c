@@ -1,13 +1,10 @@
 /* step/layer_attention.c: the attention half of a decoder layer: norm, projections, core. */
 #include "step/layer_attention.h"
 
+#include "core/minmax.h"
+
 #include <math.h>
 #include <string.h>
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 static void declare_shapes(struct mcp_builder *b, struct mcp_attention_values *v)
 {
@@ -15,7 +12,7 @@ static void declare_shapes(struct mcp_builder *b, struct mcp_attention_values *v
     int t = b->plan->tensor_parallel;
     int64_t heads = kind->num_attention_heads / t;
     int64_t kv_heads =
-        kind->attention == MCP_ATTENTION_LATENT ? heads : larger(1, kind->num_kv_heads / t);
+        kind->attention == MCP_ATTENTION_LATENT ? heads : mcp_max_int64(1, kind->num_kv_heads / t);
     v->batch_heads = b->plan->microbatch_size * heads;
     v->query_columns = heads * kind->head_dim;
     v->value_columns = heads * kind->value_head_dim;

@@ -2,6 +2,7 @@
 #include "step/layer_price.h"
 
 #include "core/mesh.h"
+#include "core/minmax.h"
 #include "core/rank_map.h"
 #include "core/stack.h"
 
@@ -156,11 +157,6 @@ static int64_t kept_frames(const struct mcp_layer_type *type)
     return bytes;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static bool mentions(const struct mcp_block *block, struct mcp_operand at)
 {
     for (int i = 0; i < block->num_ops; i++) {
@@ -201,12 +197,12 @@ static void price_memory(struct mcp_layer_price *price, const struct mcp_layer_t
     price->x_bytes = type->buffers[MCP_SPACE_FRAME][MCP_FRAME_X].capacity_bytes;
     price->kept_bytes = kept_frames(type);
     price->forward_bytes = forward.peak_bytes;
-    int64_t during = larger(recompute.peak_bytes, recompute.end_bytes + backward.peak_bytes);
+    int64_t during = mcp_max_int64(recompute.peak_bytes, recompute.end_bytes + backward.peak_bytes);
     price->backward_bytes = price->kept_bytes + during;
     struct mcp_block_memory input, weight;
     mcp_block_memory(type, MCP_BACKWARD_INPUT, true, &input);
     mcp_block_memory(type, MCP_BACKWARD_WEIGHT, true, &weight);
-    during = larger(recompute.peak_bytes, recompute.end_bytes + input.peak_bytes);
+    during = mcp_max_int64(recompute.peak_bytes, recompute.end_bytes + input.peak_bytes);
     price->input_bytes = price->kept_bytes + during;
     price->weight_kept_bytes = weight_frames(type, gradient_bytes);
     price->weight_bytes = price->weight_kept_bytes + weight.peak_bytes;

@@ -7,6 +7,8 @@
  * ranks need is held by each, like a key-value head. */
 #include "step/builder.h"
 
+#include "core/minmax.h"
+
 #include <string.h>
 
 struct mcp_state_values {
@@ -28,18 +30,13 @@ struct mcp_state_values {
     struct mcp_residual residual;
 };
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static void declare_shapes(struct mcp_builder *b, struct mcp_state_values *v)
 {
     const struct mcp_layer_kind *kind = b->kind;
     int t = b->plan->tensor_parallel;
     v->is_mamba = kind->attention == MCP_ATTENTION_MAMBA;
     v->heads = kind->num_attention_heads / t;
-    v->groups = larger(1, kind->num_groups / t);
+    v->groups = mcp_max_int64(1, kind->num_groups / t);
     v->inner = v->heads * kind->head_dim;
     v->conv = mcp_recurrent_conv(kind, v->heads, v->groups);
     v->selectors = v->is_mamba ? kind->time_step_rank + 2 * (int64_t)kind->state_size : 0;

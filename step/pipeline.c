@@ -1,6 +1,7 @@
 /* step/pipeline.c: the recurrence played slot by slot: the reference. */
 #include "step/pipeline.h"
 
+#include "core/minmax.h"
 #include "step/schedule.h"
 
 #include <assert.h>
@@ -35,11 +36,6 @@ static int rank_of(const struct mcp_pipeline *pipeline, int k)
     return mcp_placed_rank(pipeline->placement, pipeline->pipeline_parallel, k);
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The rank idles until its message has come, less the lead. False: it is not on its way. */
 static bool await(const struct play *play, int k, const struct mcp_action *action,
                   struct mcp_pipeline_rank *rank)
@@ -60,8 +56,8 @@ static bool await(const struct play *play, int k, const struct mcp_action *actio
     if (idle <= 0)
         return true;
     rank->end_ns += idle;
-    rank->exposed_ns += smaller(idle, delay);
-    rank->bubble_ns += idle - smaller(idle, delay);
+    rank->exposed_ns += mcp_min_int64(idle, delay);
+    rank->bubble_ns += idle - mcp_min_int64(idle, delay);
     return true;
 }
 

@@ -1,21 +1,13 @@
 /* step/pipeline_bound.c: lower bounds on any order of slots. */
 #include "step/pipeline_bound.h"
 
+#include "core/minmax.h"
+
 struct bound {
     const struct mcp_pipeline *pipeline;
     int stages;
     int64_t *arrival; /* [p v] earliest end of a forward of that stage */
 };
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static int64_t busy_ns(const struct mcp_slot_price *price)
 {
@@ -35,15 +27,15 @@ static bool is_message(const struct bound *bound, int from, int to)
 /* Of the part that others wait for, whichever form the backward has. */
 static int64_t input_ns(const struct bound *bound, int k)
 {
-    return smaller(busy_ns(&bound->pipeline->backward_input[k]),
-                   busy_ns(&bound->pipeline->backward[k]));
+    return mcp_min_int64(busy_ns(&bound->pipeline->backward_input[k]),
+                         busy_ns(&bound->pipeline->backward[k]));
 }
 
 static int64_t both_ns(const struct bound *bound, int k)
 {
-    return smaller(busy_ns(&bound->pipeline->backward_input[k]) +
-                       busy_ns(&bound->pipeline->backward_weight[k]),
-                   busy_ns(&bound->pipeline->backward[k]));
+    return mcp_min_int64(busy_ns(&bound->pipeline->backward_input[k]) +
+                             busy_ns(&bound->pipeline->backward_weight[k]),
+                         busy_ns(&bound->pipeline->backward[k]));
 }
 
 /* The same once a message has come: the lead may pass before. `weights` too, or not. */
@@ -52,7 +44,7 @@ static int64_t after_lead_ns(const struct bound *bound, int k, bool weights)
     const struct mcp_slot_price *input = &bound->pipeline->backward_input[k];
     const struct mcp_slot_price *whole = &bound->pipeline->backward[k];
     int64_t more = weights ? busy_ns(&bound->pipeline->backward_weight[k]) : 0;
-    return smaller(input->body_ns + input->send_ns + more, whole->body_ns + whole->send_ns);
+    return mcp_min_int64(input->body_ns + input->send_ns + more, whole->body_ns + whole->send_ns);
 }
 
 /* Ends of one forward after the other; a rank cannot start before its release. */
@@ -65,7 +57,7 @@ static void find_arrivals(struct bound *bound)
         int64_t sent = k > 0 ? bound->arrival[k - 1] : 0;
         if (k > 0 && is_message(bound, k - 1, k))
             sent += pipeline->forward[k - 1].delay_ns - price->lead_ns;
-        bound->arrival[k] = larger(start, sent) + busy_ns(price);
+        bound->arrival[k] = mcp_max_int64(start, sent) + busy_ns(price);
     }
 }
 
@@ -104,7 +96,7 @@ static int64_t rank_bound_ns(const struct bound *bound, int r, const int64_t *ta
     }
     int64_t head = bound->arrival[first] - busy_ns(&pipeline->forward[first]);
     int64_t work = head + m * all + (tail_ns ? tail_ns[r] : 0);
-    return larger(work, head + m * inputs + after_ns(bound, first, tail_ns));
+    return mcp_max_int64(work, head + m * inputs + after_ns(bound, first, tail_ns));
 }
 
 int64_t mcp_pipeline_bound_ns(struct mcp_arena *scratch, const struct mcp_pipeline *pipeline,
@@ -118,7 +110,7 @@ int64_t mcp_pipeline_bound_ns(struct mcp_arena *scratch, const struct mcp_pipeli
     int64_t chain = bound.arrival[last] + input_ns(&bound, last);
     int64_t longest = chain + after_ns(&bound, last, tail_ns);
     for (int r = 0; r < pipeline->pipeline_parallel; r++)
-        longest = larger(longest, rank_bound_ns(&bound, r, tail_ns));
+        longest = mcp_max_int64(longest, rank_bound_ns(&bound, r, tail_ns));
     mcp_arena_rewind(scratch, mark);
     return longest;
 }

@@ -7,6 +7,8 @@
  * again for as long as every rank has both forwards and backwards to do. */
 #include "step/pipeline.h"
 
+#include "core/minmax.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -32,11 +34,6 @@ struct race {
     const struct cost *backward; /* [p v] */
     int64_t *chunk_end_ns;       /* may be NULL */
 };
-
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 static size_t state_words(int p)
 {
@@ -170,7 +167,7 @@ enum { MAX_PERIOD = 64 };
 static void warm_up_1f1b(const struct race *race, struct state state)
 {
     int p = race->p;
-    for (int i = 0; i < smaller(race->m, p - 1); i++) {
+    for (int i = 0; i < mcp_min_int(race->m, p - 1); i++) {
         for (int r = 0; r < p - 1 - i; r++) {
             state.clock[r] = run_slot(&race->forward[r], state.clock[r], state.forward[r - 1],
                                       &state.exposed[r]);
@@ -209,7 +206,7 @@ static struct state state_at(const struct history *history, int index)
 static int jump_periods(const struct history *history, int index, int rows)
 {
     struct state now = state_at(history, index);
-    int longest = smaller(smaller(index, history->depth - 1), rows);
+    int longest = mcp_min_int(mcp_min_int(index, history->depth - 1), rows);
     for (int q = 1; q <= longest; q++) {
         struct state then = state_at(history, index - q);
         if (!has_shifted(now, then, history->p))
@@ -223,7 +220,7 @@ static int jump_periods(const struct history *history, int index, int rows)
 static struct state play_1f1b(struct mcp_arena *scratch, const struct race *race,
                               struct state start)
 {
-    int p = race->p, m = race->m, depth = smaller(p, MAX_PERIOD) + 1;
+    int p = race->p, m = race->m, depth = mcp_min_int(p, MAX_PERIOD) + 1;
     int shared = m - p + 1; /* rows in which every rank has a forward */
     int jumped = -1, index = 0;
     struct history history = {MCP_ARRAY(scratch, (size_t)depth * state_words(p), int64_t), p,
@@ -337,7 +334,7 @@ static int skip_periods(const struct ring *ring, int64_t *saved, int at, int *ro
     int p = ring->race->p, v = ring->race->v, depth = MAX_PERIODS * v + 1;
     size_t words = state_words(p);
     copy_state(state_in(saved + (size_t)(at % depth) * words, p), ring->state, p);
-    for (int q = 1; q <= smaller(at / v, MAX_PERIODS); q++) {
+    for (int q = 1; q <= mcp_min_int(at / v, MAX_PERIODS); q++) {
         struct state then = state_in(saved + (size_t)((at - q * v) % depth) * words, p);
         int period = q * p * v;
         if (!has_shifted(ring->state, then, p))
@@ -375,7 +372,7 @@ static struct state play_interleaved(struct mcp_arena *scratch, const struct rac
     struct ring ring = {
         race, total, lag, MCP_ARRAY(scratch, p, struct cost), MCP_ARRAY(scratch, p, struct cost),
         state};
-    run_partial_rows(&ring, 0, smaller(lag, total));
+    run_partial_rows(&ring, 0, mcp_min_int(lag, total));
     run_shared_rows(scratch, &ring, lag, total - lag);
     run_partial_rows(&ring, total, total + lag);
     return state;

@@ -1,6 +1,7 @@
 /* step/rows.c: rows for plans whose schedule's name does not say the order. */
 #include "step/rows.h"
 
+#include "core/minmax.h"
 #include "step/estimate_parts.h"
 #include "step/pipeline_bound.h"
 #include "step/schedule.h"
@@ -87,16 +88,6 @@ static bool measure_room(struct mcp_arena *arena, struct mcp_pricer *pricer,
     return true;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Most that a rank's slot works with beside what is kept: room has it all the time, though
  * the fullest moment may be one that needs less. */
 static int64_t working_bytes(const struct mcp_plan *plan, const struct mcp_stage *priced, int rank)
@@ -105,8 +96,8 @@ static int64_t working_bytes(const struct mcp_plan *plan, const struct mcp_stage
     for (int c = 0; c < plan->virtual_stages; c++) {
         const struct mcp_chunk_memory *memory =
             &priced[mcp_plan_virtual_stage(plan, rank, c)].memory;
-        most = larger(most, larger(memory->forward_bytes, memory->backward_bytes));
-        most = larger(most, larger(memory->input_bytes, memory->weight_bytes));
+        most = mcp_max_int64(most, mcp_max_int64(memory->forward_bytes, memory->backward_bytes));
+        most = mcp_max_int64(most, mcp_max_int64(memory->input_bytes, memory->weight_bytes));
     }
     return most;
 }
@@ -133,7 +124,7 @@ static int64_t bound_ns(struct mcp_arena *arena, struct mcp_synthesis synthesis,
         int64_t working = made || room_bytes == NULL ? 0 : working_bytes(plan, priced, r);
         limit[r] = made ? synthesis.limit_bytes[r] : INT64_MAX;
         if (room_bytes != NULL)
-            limit[r] = smaller(limit[r], room_bytes[r] + working);
+            limit[r] = mcp_min_int64(limit[r], room_bytes[r] + working);
     }
     synthesis.limit_bytes = limit;
     return mcp_synthesis_bound_ns(&synthesis);
@@ -192,7 +183,7 @@ struct mcp_rows_problem mcp_rows_problem(struct mcp_arena *arena, struct mcp_pri
                             : bound_ns(arena, problem.synthesis, plan, priced, room)) +
                        largest_update_ns(plan, priced) + mcp_step_fixed_ns(pricer, plan);
     for (int r = 0; r < p && room != NULL; r++)
-        limit[r] = smaller(limit[r], room[r]);
+        limit[r] = mcp_min_int64(limit[r], room[r]);
     return problem;
 }
 

@@ -1,16 +1,13 @@
 /* step/schedule.c: the order of forwards and backwards on a pipeline rank. */
 #include "step/schedule.h"
 
+#include "core/minmax.h"
+
 #include <assert.h>
 
 int mcp_schedule_length(int virtual_stages, int num_microbatches)
 {
     return 2 * virtual_stages * num_microbatches;
-}
-
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
 }
 
 int mcp_schedule_warm_up(enum mcp_schedule schedule, int pipeline_parallel, int virtual_stages,
@@ -20,8 +17,8 @@ int mcp_schedule_warm_up(enum mcp_schedule schedule, int pipeline_parallel, int 
     if (schedule == MCP_GPIPE)
         return m * v;
     if (schedule == MCP_1F1B)
-        return smaller(p - 1 - rank, m * v);
-    return smaller(2 * (p - 1 - rank) + (v - 1) * p, m * v);
+        return mcp_min_int(p - 1 - rank, m * v);
+    return mcp_min_int(2 * (p - 1 - rank) + (v - 1) * p, m * v);
 }
 
 /* The index-th forward of a rank: for each group of p microbatches, chunk 0 ..
@@ -58,7 +55,7 @@ static struct mcp_schedule_row zero_bubble_row(struct mcp_arena *arena, enum mcp
                                                int p, int m, int rank)
 {
     int twice = schedule == MCP_ZB_H2 ? 2 : 1, lag = twice * rank, forward = 0;
-    int warm_up = smaller(twice * (p - 1 - rank), m);
+    int warm_up = mcp_min_int(twice * (p - 1 - rank), m);
     struct mcp_schedule_row row = {0, MCP_ARRAY(arena, 3 * (size_t)m, struct mcp_action)};
     while (forward < warm_up)
         row.actions[row.num_actions++] = (struct mcp_action){0, forward++, MCP_PASS_FORWARD};

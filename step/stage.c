@@ -1,6 +1,7 @@
 /* step/stage.c: one chunk of layers priced on its place in the pipeline. */
 #include "step/stage.h"
 
+#include "core/minmax.h"
 #include "core/stack.h"
 #include "step/estimate_parts.h"
 
@@ -175,11 +176,6 @@ static void add_times(struct mcp_stage *sum, const struct layer_run *run, bool s
     add_costs(sum->update_comm_s, run->step->update.comm_s, n);
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Lives inside a chunk: forward builds frames up layer by layer, backward takes
  * them down from the top; the output waits to be sent above the last layer. */
 static void add_memory(struct mcp_stage *sum, const struct layer_run *run, bool last_run,
@@ -191,19 +187,19 @@ static void add_memory(struct mcp_stage *sum, const struct layer_run *run, bool 
     int64_t output = last_run && !sends ? 0 : layer->x_bytes;
     if (layer->x_bytes == 0)
         output = sum->x_bytes; /* the embedding's output */
-    sum->memory.forward_bytes =
-        larger(sum->memory.forward_bytes, top + layer->x_bytes + layer->forward_bytes + output);
+    sum->memory.forward_bytes = mcp_max_int64(sum->memory.forward_bytes,
+                                              top + layer->x_bytes + layer->forward_bytes + output);
     int64_t gradient = last_run && !sends ? 0 : sum->x_bytes;
     sum->memory.backward_bytes =
-        larger(sum->memory.backward_bytes, top + layer->backward_bytes + gradient);
+        mcp_max_int64(sum->memory.backward_bytes, top + layer->backward_bytes + gradient);
     sum->memory.kept_bytes += n * layer->kept_bytes;
     sum->weights_bytes += n * run->step->weights_bytes;
     sum->gradients_bytes += n * run->step->gradients_bytes;
     sum->optimizer_bytes += n * run->step->optimizer_bytes;
     sum->gathered_bytes += n * run->step->gathered_bytes;
-    sum->largest_gathered = larger(sum->largest_gathered, run->step->gathered_bytes);
-    sum->largest_dense = larger(sum->largest_dense, layer->dense_parameters);
-    sum->largest_transient = larger(sum->largest_transient, run->step->transient_bytes);
+    sum->largest_gathered = mcp_max_int64(sum->largest_gathered, run->step->gathered_bytes);
+    sum->largest_dense = mcp_max_int64(sum->largest_dense, layer->dense_parameters);
+    sum->largest_transient = mcp_max_int64(sum->largest_transient, run->step->transient_bytes);
 }
 
 /* A backward in two parts, from the top down: layers that are done keep what their weight
@@ -219,16 +215,16 @@ static void add_split_memory(struct mcp_stage *out, const struct layer_run *runs
         int64_t gradient = i == num_runs - 1 && !sends ? 0 : out->x_bytes;
         int64_t first = below - layer->kept_bytes + above;
         int64_t last = below - n * layer->kept_bytes + above + (n - 1) * left;
-        memory->input_bytes =
-            larger(memory->input_bytes, larger(first, last) + layer->input_bytes + gradient);
+        memory->input_bytes = mcp_max_int64(memory->input_bytes, mcp_max_int64(first, last) +
+                                                                     layer->input_bytes + gradient);
         below -= n * layer->kept_bytes;
         above += n * left;
     }
     for (int i = 0; i < num_runs; i++) {
         const struct mcp_layer_price *layer = runs[i].layer;
         kept += runs[i].count * layer->weight_kept_bytes;
-        memory->weight_bytes =
-            larger(memory->weight_bytes, kept - layer->weight_kept_bytes + layer->weight_bytes);
+        memory->weight_bytes = mcp_max_int64(memory->weight_bytes,
+                                             kept - layer->weight_kept_bytes + layer->weight_bytes);
     }
     memory->weight_kept_bytes = kept;
 }

@@ -1,6 +1,8 @@
 /* step/synthesis.c: look through patterns and policies for rows that end early. */
 #include "step/synthesis_parts.h"
 
+#include "core/minmax.h"
+
 #include <assert.h>
 
 #define PERIOD 48 /* parts; a slot of equal stages takes a third of them over v */
@@ -411,11 +413,6 @@ int64_t mcp_synthesis_time_ns(struct mcp_arena *scratch, const struct mcp_synthe
 
 /* --- bounds and limits --- */
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* From the end of rank r's last B of some chunk: up to the first stage, whose W ends it. */
 static int64_t way_back_ns(const struct mcp_synthesis *problem, int stage)
 {
@@ -491,14 +488,14 @@ int64_t mcp_synthesis_bound_ns(const struct mcp_synthesis *problem)
             back = up < back ? up : back;
         }
         int64_t tail = problem->tail_ns ? problem->tail_ns[r] : 0;
-        int64_t all = larger(m * (pair + weights), memory_bound_ns(problem, r)) + tail;
+        int64_t all = mcp_max_int64(m * (pair + weights), memory_bound_ns(problem, r)) + tail;
         if (!problem->no_barrier) {
             int64_t release = problem->release_ns ? problem->release_ns[r] : 0;
             int64_t tail0 = problem->tail_ns ? problem->tail_ns[0] : 0;
-            int64_t start = larger(first, release);
-            all = larger(start + all, start + m * pair + back + (back > 0 ? tail0 : 0));
+            int64_t start = mcp_max_int64(first, release);
+            all = mcp_max_int64(start + all, start + m * pair + back + (back > 0 ? tail0 : 0));
         }
-        bound = larger(bound, all);
+        bound = mcp_max_int64(bound, all);
     }
     return bound;
 }
@@ -514,7 +511,7 @@ void mcp_synthesis_limit(enum mcp_schedule schedule, const struct mcp_synthesis 
             int k = mcp_placed_stage(problem->placement, p, r, c);
             own += problem->stages[k].kept_bytes;
         }
-        pair = larger(pair, own);
+        pair = mcp_max_int64(pair, own);
     }
     if (schedule == MCP_ZB_H2)
         pairs = 2 * (int64_t)p;

@@ -2,6 +2,8 @@
  * answer for each file in MCP_SHARED/corpus. */
 #include "tests/topologies/corpus.h"
 
+#include "core/minmax.h"
+
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
@@ -373,11 +375,6 @@ Test(corpus, single_hwloc)
 
 /* NCCL -------------------------------------------------------------------------------- */
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 static bool numas_agree(const struct mcp_node *node, const char *want)
 {
     for (int i = 0; i < node->num_numa_nodes; i++) {
@@ -408,10 +405,10 @@ Test(corpus, nccl)
         if (!read_row(&corpus, row, &dump))
             continue;
         const struct mcp_node *node = &dump.node;
-        int gpus =
-            larger(corpus_int(&corpus, row, "gpu_tags"), corpus_int(&corpus, row, "pci_class_gpu"));
-        int nics =
-            larger(corpus_int(&corpus, row, "net_tags"), corpus_int(&corpus, row, "pci_class_net"));
+        int gpus = mcp_max_int(corpus_int(&corpus, row, "gpu_tags"),
+                               corpus_int(&corpus, row, "pci_class_gpu"));
+        int nics = mcp_max_int(corpus_int(&corpus, row, "net_tags"),
+                               corpus_int(&corpus, row, "pci_class_net"));
         const char *links = corpus_cell(&corpus, row, "nvlink_count_by_tclass");
         nics = mcp_starts_with(file, "13-") ? 1 : nics; /* a <nic> with its name in it */
         cr_expect(eq(int, node->num_gpus, gpus), "%s", file);
