@@ -57,7 +57,7 @@ extern const char *const mcp_context_kind_names[MCP_NUM_CONTEXT_KINDS]; /* "ring
 extern const char *const mcp_schedule_names[MCP_NUM_SCHEDULES];         /* "gpipe", "1f1b" ... */
 /* Of DualPipe with two copies of the weights: played alone; a sentence says so of "dualpipe". */
 extern const char mcp_dualpipe_name[], mcp_dualpipe_sentence[];
-extern const char *const mcp_placement_names[MCP_NUM_PLACEMENTS];       /* "loop", "v" */
+extern const char *const mcp_placement_names[MCP_NUM_PLACEMENTS]; /* "loop", "v" */
 extern const char mcp_pass_letters[MCP_NUM_PASSES + 1]; /* PyTorch's: F, B (whole), I, W */
 
 /* Sets of mesh axes: a group of ranks is those that differ in these alone. */
@@ -68,7 +68,8 @@ enum mcp_axis {
     MCP_PIPELINE = 8,
     MCP_EXPERT = 16,      /* consecutive in tensor x context x data */
     MCP_EXPERT_DATA = 32, /* its complement there */
-    MCP_ENDS = 64         /* first and last pipeline stage */
+    MCP_ENDS = 64,        /* first and last pipeline stage */
+    MCP_NUM_AXIS_SETS = 128
 };
 
 struct mcp_recompute_run {

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { AXES = 128, ALIGNMENT = 64, SPINS = 2000 };
+enum { ALIGNMENT = 64, SPINS = 2000 };
 
 /* An op that waits for its turn on a communication stream. */
 struct queued {
@@ -20,8 +20,8 @@ struct queued {
 };
 
 struct stream {
-    struct mcp_cpu_channel *channels[AXES];
-    bool opened[AXES];
+    struct mcp_cpu_channel *channels[MCP_NUM_AXIS_SETS];
+    bool opened[MCP_NUM_AXIS_SETS];
     struct queued *queue; /* those from `reached` on; a ring of `capacity` */
     size_t capacity;
     int64_t number, reached; /* tickets given out, and over */
@@ -51,7 +51,7 @@ static enum mcp_status open_channel(struct mcp_backend *b, unsigned axes, enum m
                                     struct mcp_error *err)
 {
     struct stream *s = &b->streams[stream];
-    if (axes >= AXES)
+    if (axes >= MCP_NUM_AXIS_SETS)
         return mcp_fail(err, MCP_INVALID, "a group over axes %u is unknown", axes);
     if (s->opened[axes])
         return MCP_OK;

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { AXES = 128, MAX_MESSAGE = 1 << 30, SPINS = 2000 };
+enum { MAX_MESSAGE = 1 << 30, SPINS = 2000 };
 
 struct where { /* a rank is */
     int64_t process;
@@ -22,8 +22,8 @@ struct mcp_cpu_world {
     double timeout_s;     /* 0: none */
     struct where *places; /* [size] */
     int64_t sent_bytes;
-    MPI_Comm comms[MCP_NUM_STREAMS][AXES]; /* MPI_COMM_NULL: not made */
-    bool made[MCP_NUM_STREAMS][AXES];
+    MPI_Comm comms[MCP_NUM_STREAMS][MCP_NUM_AXIS_SETS]; /* MPI_COMM_NULL: not made */
+    bool made[MCP_NUM_STREAMS][MCP_NUM_AXIS_SETS];
 };
 
 struct mcp_cpu_channel {
@@ -207,7 +207,7 @@ enum mcp_status mcp_cpu_channel_open(struct mcp_arena *arena, struct mcp_cpu_wor
 {
     int *members = MCP_ARRAY(arena, world->size, int), comm = comm_of(stream);
     *out = NULL;
-    if (axes >= AXES)
+    if (axes >= MCP_NUM_AXIS_SETS)
         return mcp_fail(err, MCP_INVALID, "a group over axes %u is unknown", axes);
     if (mcp_group_size(plan, axes) == 1)
         return MCP_OK;
@@ -231,7 +231,7 @@ enum mcp_status mcp_cpu_channel_open(struct mcp_arena *arena, struct mcp_cpu_wor
 void mcp_cpu_world_forget(struct mcp_cpu_world *world)
 {
     for (int s = 0; s < MCP_NUM_STREAMS; s++)
-        for (int a = 0; a < AXES; a++) {
+        for (int a = 0; a < MCP_NUM_AXIS_SETS; a++) {
             if (world->made[s][a] && world->comms[s][a] != MPI_COMM_NULL)
                 MPI_Comm_free(&world->comms[s][a]);
             world->made[s][a] = false;

@@ -69,7 +69,7 @@ static bool is_message(const struct mcp_op *op)
 static enum mcp_status open_group(struct mcp_cuda_channels *c, const struct mcp_plan *plan,
                                   const struct mcp_op *op, unsigned axes, struct mcp_error *err)
 {
-    if (axes >= MCP_CUDA_AXES)
+    if (axes >= MCP_NUM_AXIS_SETS)
         return mcp_fail(err, MCP_INVALID, "a group over axes %u is unknown", axes);
     struct mcp_cuda_group *g = mcp_cuda_group_of(c, (enum mcp_stream)op->stream, axes);
     if (g->opened)

@@ -5,8 +5,6 @@
 
 #include "exec/cuda_transfer.h"
 
-enum { MCP_CUDA_AXES = 128 };
-
 /* Ranks that one stream's transfers over one set of axes join. */
 struct mcp_cuda_group {
     bool opened;
@@ -30,7 +28,7 @@ struct mcp_cuda_channels {
     struct mcp_arena *arena;
     struct mcp_nccl_world *world;
     int rank;
-    struct mcp_cuda_group groups[MCP_NUM_STREAMS][MCP_CUDA_AXES];
+    struct mcp_cuda_group groups[MCP_NUM_STREAMS][MCP_NUM_AXIS_SETS];
     struct mcp_cuda_outbox outboxes[MCP_NUM_STREAMS];
     void *room[MCP_NUM_STREAMS]; /* for the sums of reduce_scatters that add */
     int64_t room_bytes[MCP_NUM_STREAMS];
