@@ -10,8 +10,6 @@
 #include "core/cluster.h"
 #include "core/plan.h"
 
-enum { MCP_NUM_AXIS_SETS = 128 };
-
 struct mcp_rank_map {
     int world;
     const int *gpu_of_rank; /* [world], each GPU once */
