@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <string.h>
 
-enum kind { WORD, COUNT, NUMBER, FLAG, DECAY };
+/* DECAY_RATE: of an average over steps; POSITIVE: what is divided by. */
+enum kind { WORD, COUNT, NUMBER, POSITIVE, DECAY_RATE, FLAG, DECAY };
 
 struct entry {
     const char *name;
@@ -45,12 +46,12 @@ static const struct entry entries[] = {
     ENTRY("warmup-steps", COUNT, warmup_steps),
     ENTRY("decay-steps", COUNT, decay_steps),
     ENTRY("decay", DECAY, decay),
-    ENTRY("beta1", NUMBER, beta1),
-    ENTRY("beta2", NUMBER, beta2),
-    ENTRY("epsilon", NUMBER, epsilon),
+    ENTRY("beta1", DECAY_RATE, beta1),
+    ENTRY("beta2", DECAY_RATE, beta2),
+    ENTRY("epsilon", POSITIVE, epsilon),
     ENTRY("weight-decay", NUMBER, weight_decay),
     ENTRY("clip-norm", NUMBER, clip_norm),
-    ENTRY("initial-loss-scale", NUMBER, initial_loss_scale),
+    ENTRY("initial-loss-scale", POSITIVE, initial_loss_scale),
     ENTRY("loss-scale-window", COUNT, loss_scale_window),
     ENTRY("residual-init-scale", NUMBER, residual_init_scale),
     ENTRY("timeout-s", NUMBER, timeout_s),
@@ -101,6 +102,18 @@ static enum mcp_status read_decay(const char *text, int64_t *out, struct mcp_err
     return mcp_fail(err, MCP_USAGE, "--decay %s: it is constant, linear or cosine", text);
 }
 
+static const char *range_of(enum kind kind)
+{
+    return kind == POSITIVE     ? "above 0"
+           : kind == DECAY_RATE ? "of 0 or more, below 1"
+                                : "of 0 or more";
+}
+
+static bool is_within(enum kind kind, double value)
+{
+    return value >= 0 && (kind != POSITIVE || value > 0) && (kind != DECAY_RATE || value < 1);
+}
+
 static enum mcp_status read_value(const struct entry *entry, const char *text,
                                   struct mcp_run_options *out, struct mcp_error *err)
 {
@@ -111,10 +124,12 @@ static enum mcp_status read_value(const struct entry *entry, const char *text,
         *(const char **)field = text;
         return MCP_OK;
     }
-    bool good = entry->kind == COUNT ? mcp_parse_int64(text, field) && *(int64_t *)field >= 0
-                                     : mcp_parse_double(text, field) && *(double *)field >= 0;
+    bool good = entry->kind == COUNT
+                    ? mcp_parse_int64(text, field) && *(int64_t *)field >= 0
+                    : mcp_parse_double(text, field) && is_within(entry->kind, *(double *)field);
     return good ? MCP_OK
-                : mcp_fail(err, MCP_USAGE, "--%s %s: not a number of 0 or more", entry->name, text);
+                : mcp_fail(err, MCP_USAGE, "--%s %s: not a number %s", entry->name, text,
+                           range_of(entry->kind));
 }
 
 static const struct entry *find(const char *word)
@@ -170,6 +185,8 @@ static bool is_default(const struct entry *entry, const struct mcp_run_options *
     case FLAG:
         return *(const bool *)a == *(const bool *)b;
     case NUMBER:
+    case POSITIVE:
+    case DECAY_RATE:
         return *(const double *)a == *(const double *)b;
     default:
         return *(const int64_t *)a == *(const int64_t *)b;
@@ -184,6 +201,8 @@ static const char *value_text(struct mcp_arena *arena, const struct entry *entry
     case WORD:
         return *(const char *const *)field;
     case NUMBER:
+    case POSITIVE:
+    case DECAY_RATE:
         return mcp_format(arena, "%.17g", *(const double *)field);
     case DECAY:
         return mcp_decay_names[*(const int64_t *)field];
