@@ -1,6 +1,7 @@
 /* exec/run_options.c: the table of a run's options. */
 #include "exec/run_options.h"
 
+#include "core/minmax.h"
 #include "core/text.h"
 
 #include <stddef.h>
@@ -161,6 +162,8 @@ enum mcp_status mcp_run_options_parse(int argc, char **argv, struct mcp_run_opti
     }
     if (out->program == NULL || out->data == NULL)
         return mcp_fail(err, MCP_USAGE, "--program and --data are needed");
+    if (out->decay != MCP_DECAY_CONSTANT && out->decay_steps == 0)
+        out->decay_steps = mcp_max_int64(1, out->steps - out->warmup_steps);
     if (out->export_path != NULL && out->checkpoint_dir == NULL)
         return mcp_fail(err, MCP_USAGE,
                         "--export writes what a checkpoint holds: give "

@@ -28,8 +28,9 @@ struct mcp_run_options {
     bool no_verify;           /* run the program unseen */
     int64_t seed;
     double learning_rate, min_learning_rate;
-    int64_t warmup_steps, decay_steps;
-    int64_t decay; /* enum mcp_decay */
+    int64_t warmup_steps;
+    int64_t decay_steps; /* after those; 0 and a rate that falls: the rest of steps */
+    int64_t decay;       /* enum mcp_decay */
     double beta1, beta2, epsilon, weight_decay, clip_norm;
     double initial_loss_scale;  /* of programs that store fp16 */
     int64_t loss_scale_window;  /* steps without overflow after which it doubles */
@@ -45,7 +46,7 @@ struct mcp_run_options {
 struct mcp_run_options mcp_run_options_default(void);
 
 /* From argv[1] on: "--learning-rate 1e-4", "--resume". MCP_USAGE names what is unknown, twice
- * there, or no value of its kind. */
+ * there, or no value of its kind. decay_steps is filled in where it is left out. */
 enum mcp_status mcp_run_options_parse(int argc, char **argv, struct mcp_run_options *out,
                                       struct mcp_error *err);
 /* Those that differ from the defaults, as words of a command line; returns how many. */

@@ -85,6 +85,31 @@ ParameterizedTest(struct case_words *c, run, words)
     cr_expect(ne(ptr, strstr(err.text, c->says), NULL), "%s: %s", c->name, err.text);
 }
 
+/* A rate that falls does so until the last step, unless it is told when. */
+Test(run, decay_takes_the_rest_of_steps)
+{
+    static const struct {
+        char *words[6]; /* until NULL */
+        int64_t want;
+    } cases[] = {
+        {{"--decay", "cosine"}, 90},
+        {{"--decay", "linear", "--decay-steps", "7"}, 7},
+        {{"--decay", "linear", "--warmup-steps", "200"}, 1},
+        {{"--decay", "constant"}, 0},
+    };
+    for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
+        char *argv[16] = {"x", "--program", "p", "--data", "d", "--steps", "100"};
+        int argc = 7;
+        struct mcp_run_options options = mcp_run_options_default();
+        struct mcp_error err = {""};
+        options.warmup_steps = 10;
+        for (int k = 0; cases[i].words[k] != NULL; k++)
+            argv[argc++] = cases[i].words[k];
+        cr_assert(mcp_run_options_parse(argc, argv, &options, &err) == MCP_OK, "%s", err.text);
+        cr_expect(eq(i64, options.decay_steps, cases[i].want), "%s", cases[i].words[1]);
+    }
+}
+
 /* What cli hands over is what the ranks read. */
 Test(run, options_there_and_back)
 {
