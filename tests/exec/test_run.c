@@ -126,6 +126,7 @@ Test(run, options_there_and_back)
     given.learning_rate = 0.1 + 0.2;
     given.min_learning_rate = 1e-300;
     given.decay = MCP_DECAY_COSINE;
+    given.decay_steps = 1LL << 41;
     given.clip_norm = 0;
     int count = mcp_run_options_words(arena, &given, &words);
     cr_assert(count < 63);
