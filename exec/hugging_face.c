@@ -344,14 +344,20 @@ static enum mcp_status add_layer(struct export *e, const struct mcp_layer_type *
     return MCP_OK;
 }
 
-static enum mcp_status export_model(struct export *e, const char *path, struct mcp_error *err)
+static enum mcp_status list_tensors(struct export *e, struct mcp_error *err)
 {
-    struct mcp_tensor_note note = {"format", "pt"}; /* transformers asks for it */
     for (int layer = 0; layer < e->program->num_layers; layer++) {
         const struct mcp_layer_type *type = mcp_program_layer_type(e->program, layer);
         if (type != NULL)
             MCP_TRY(add_layer(e, type, layer, err));
     }
+    return MCP_OK;
+}
+
+static enum mcp_status export_model(struct export *e, const char *path, struct mcp_error *err)
+{
+    struct mcp_tensor_note note = {"format", "pt"}; /* transformers asks for it */
+    MCP_TRY(list_tensors(e, err));
     const struct mcp_safetensors file = {path, e->count, e->tensors, 1, &note};
     const struct mcp_tensor_source source = {fetch, e};
     return mcp_safetensors_stream(e->scratch, &file, &source, NULL, err);
@@ -363,6 +369,15 @@ static bool has_part(const struct mcp_layer_type *type, const char *name)
         if (mcp_same(type->weights[i].name, name))
             return true;
     return false;
+}
+
+static enum mcp_status check_names(const struct mcp_program *program, enum mcp_hf_naming naming,
+                                   struct mcp_error *err)
+{
+    struct export export = {.arena = mcp_arena_new(), .naming = naming, .program = program};
+    const enum mcp_status status = list_tensors(&export, err);
+    mcp_arena_free(export.arena);
+    return status;
 }
 
 enum mcp_status mcp_hf_naming_for(const struct mcp_program *program, enum mcp_hf_naming *out,
@@ -379,7 +394,8 @@ enum mcp_status mcp_hf_naming_for(const struct mcp_program *program, enum mcp_hf
     }
     const enum mcp_hf_naming mixture = qwen ? MCP_HF_QWEN_MOE : MCP_HF_MIXTRAL;
     *out = learned ? MCP_HF_GPT2 : experts ? mixture : MCP_HF_LLAMA;
-    return decoder ? MCP_OK : mcp_fail(err, MCP_INVALID, "the program has no decoder layer");
+    return decoder ? check_names(program, *out, err)
+                   : mcp_fail(err, MCP_INVALID, "the program has no decoder layer");
 }
 
 enum mcp_status mcp_hf_write(const char *path, enum mcp_hf_naming naming,

@@ -46,7 +46,7 @@ enum mcp_status mcp_hf_read(const struct mcp_hf_model *model, const struct mcp_l
 
 /* The naming that has names for the program's layers: gpt2 with learned positions; with experts
  * qwen_moe where attention has norms of queries and keys, or biases, else mixtral; without
- * them llama. MCP_INVALID: it has no decoder. */
+ * them llama. MCP_INVALID: it has no decoder, or a part that has no name there. */
 enum mcp_status mcp_hf_naming_for(const struct mcp_program *program, enum mcp_hf_naming *out,
                                   struct mcp_error *err);
 

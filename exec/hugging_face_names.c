@@ -96,13 +96,15 @@ static int count_bands(const struct mcp_weight *weight)
     return count;
 }
 
-/* How many tensors the part is, 0 when its bands are not those of the naming. A part that
- * is not gated has the last of two names. */
+/* How many tensors the part is, 0 when its bands are not those of the naming, or a norm has
+ * biases that it has no name for. A part that is not gated has the last of two names. */
 static int tensors_of_part(const struct row *row, const struct mcp_weight *weight,
                            const struct mcp_piece *piece, int *skipped)
 {
     const int names = count_tensors(row), bands = count_bands(weight);
     *skipped = 0;
+    if (weight->init == MCP_INIT_NORM && names < piece->tensor_rows)
+        return 0;
     if (names == 1)
         return 1;
     if (bands == 1) {

@@ -129,12 +129,22 @@ static enum mcp_status refuse_others(struct mcp_run *run, struct mcp_error *err)
                     folder, (long long)newest);
 }
 
+/* Before the first step, not after the last one. */
+static enum mcp_status check_export(struct mcp_run *run, struct mcp_error *err)
+{
+    enum mcp_hf_naming naming;
+    return run->setting.options->export_path == NULL
+               ? MCP_OK
+               : mcp_hf_naming_for(run->setting.program, &naming, err);
+}
+
 static enum mcp_status begin(struct mcp_run *run, struct mcp_error *err)
 {
     const struct mcp_run_options *options = run->setting.options;
     run->state = (struct mcp_checkpoint_state){.seed = (uint64_t)options->seed, .loss_scale = 1};
     run->checkpointed = -1;
     MCP_TRY(refuse_others(run, err));
+    MCP_TRY(check_export(run, err));
     return options->init_from == NULL ? MCP_OK : begin_from(run, options->init_from, err);
 }
 

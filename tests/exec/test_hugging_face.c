@@ -139,15 +139,23 @@ ParameterizedTest(struct case_export *c, hugging_face, round_trip, .init = set_u
 /* What a program's parts say it is named like. */
 struct case_naming {
     char model[16];
-    bool qk_norm, attention_bias;
+    bool qk_norm, attention_bias, router_bias, layernorm;
     enum mcp_hf_naming want;
+    char says[48]; /* "": there are names for all */
 };
 ParameterizedTestParameters(hugging_face, naming_for)
 {
     static struct case_naming cases[] = {
-        {"gpt2-tiny", false, true, MCP_HF_GPT2},    {"llama-tiny", false, false, MCP_HF_LLAMA},
-        {"llama-tiny", true, false, MCP_HF_LLAMA},  {"moe-tiny", false, false, MCP_HF_MIXTRAL},
-        {"moe-tiny", true, false, MCP_HF_QWEN_MOE}, {"moe-tiny", false, true, MCP_HF_QWEN_MOE},
+        {"gpt2-tiny", false, true, false, true, MCP_HF_GPT2, ""},
+        {"llama-tiny", false, false, false, false, MCP_HF_LLAMA, ""},
+        {"llama-tiny", true, false, false, false, MCP_HF_LLAMA, ""},
+        {"moe-tiny", false, false, false, false, MCP_HF_MIXTRAL, ""},
+        {"moe-tiny", true, false, false, false, MCP_HF_QWEN_MOE, ""},
+        {"moe-tiny", false, true, false, false, MCP_HF_QWEN_MOE, ""},
+        {"moe-tiny", false, false, true, false, MCP_HF_MIXTRAL,
+         "layers.1.router_bias: models named like mixtral"},
+        {"llama-tiny", false, false, false, true, MCP_HF_LLAMA,
+         "layers.1.attention_norm: models named like llama"},
     };
     return cr_make_param_array(struct case_naming, cases, sizeof cases / sizeof *cases);
 }
@@ -163,12 +171,16 @@ ParameterizedTest(struct case_naming *c, hugging_face, naming_for)
     for (int i = 0; i < s.model.num_kinds; i++) {
         s.model.kinds[i].qk_norm = c->qk_norm;
         s.model.kinds[i].attention_bias = c->attention_bias;
+        s.model.kinds[i].router_bias = c->router_bias;
     }
+    s.model.norm = c->layernorm ? MCP_NORM_LAYERNORM : MCP_NORM_RMSNORM;
     s.job.sequence_length = 32;
     s.job.precision = MCP_PRECISION_FP32;
     setup_finish(&s, 2, MCP_RECOMPUTE_NONE);
     mcp_program_build(s.arena, &s.question, &s.plan, &program);
-    cr_assert(eq(int, mcp_hf_naming_for(&program, &got, &err), MCP_OK), "%s", err.text);
+    cr_expect(eq(int, (int)mcp_hf_naming_for(&program, &got, &err),
+                 c->says[0] == '\0' ? MCP_OK : MCP_INVALID));
+    cr_expect(ne(ptr, strstr(err.text, c->says), NULL), "%s", err.text);
     cr_expect(eq(int, (int)got, (int)c->want), "%s", mcp_hf_naming_names[got]);
     mcp_arena_free(s.arena);
 }
