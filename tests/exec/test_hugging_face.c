@@ -141,7 +141,7 @@ struct case_naming {
     char model[16];
     bool qk_norm, attention_bias, router_bias, layernorm;
     enum mcp_hf_naming want;
-    char says[48]; /* "": there are names for all */
+    char says[64]; /* "": there are names for all */
 };
 ParameterizedTestParameters(hugging_face, naming_for)
 {
@@ -173,7 +173,7 @@ ParameterizedTest(struct case_naming *c, hugging_face, naming_for)
         s.model.kinds[i].attention_bias = c->attention_bias;
         s.model.kinds[i].router_bias = c->router_bias;
     }
-    s.model.norm = c->layernorm ? MCP_NORM_LAYERNORM : MCP_NORM_RMSNORM;
+    s.model.norm = c->layernorm ? MCP_LAYERNORM : MCP_RMSNORM;
     s.job.sequence_length = 32;
     s.job.precision = MCP_PRECISION_FP32;
     setup_finish(&s, 2, MCP_RECOMPUTE_NONE);
