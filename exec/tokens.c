@@ -3,7 +3,9 @@
 
 #include "core/crc32c.h"
 #include "core/file.h"
+#include "core/text.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -134,6 +136,27 @@ static enum mcp_status finish_file(struct mcp_token_writer *writer, struct mcp_e
     return MCP_OK;
 }
 
+/* A new folder. Files that another run left in it would be read as of this one. */
+static enum mcp_status make_folder(const char *path, struct mcp_error *err)
+{
+    struct dirent *entry = NULL;
+    if (mkdir(path, 0777) == 0)
+        return MCP_OK;
+    DIR *folder = errno == EEXIST ? opendir(path) : NULL;
+    if (folder == NULL)
+        return mcp_fail(err, MCP_IO, "%s: %s", path, strerror(errno));
+    while ((entry = readdir(folder)) != NULL && !mcp_ends_with(entry->d_name, ".tokens"))
+        continue;
+    const enum mcp_status status =
+        entry == NULL ? MCP_OK
+                      : mcp_fail(err, MCP_INVALID,
+                                 "%s holds %s already, which would be read with what is written "
+                                 "now: choose another folder, or remove its files",
+                                 path, entry->d_name);
+    closedir(folder);
+    return status;
+}
+
 enum mcp_status mcp_token_writer_open(struct mcp_arena *arena, const char *path,
                                       int64_t shard_tokens, const struct mcp_token_facts *facts,
                                       struct mcp_token_writer **out, struct mcp_error *err)
@@ -148,8 +171,8 @@ enum mcp_status mcp_token_writer_open(struct mcp_arena *arena, const char *path,
                                  .token_bytes = bytes_of_token(facts->vocab_size)};
     writer->last = -1;
     *out = writer;
-    if (shard_tokens > 0 && mkdir(path, 0777) != 0 && errno != EEXIST)
-        return mcp_fail(err, MCP_IO, "%s: %s", path, strerror(errno));
+    if (shard_tokens > 0)
+        MCP_TRY(make_folder(path, err));
     return open_file(writer, err);
 }
 

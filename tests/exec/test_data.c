@@ -294,6 +294,21 @@ ParameterizedTest(struct case_refused *c, data, refused, .init = set_up, .fini =
     cr_expect(ne(ptr, strstr(err.text, c->says), NULL), "%s", err.text);
 }
 
+/* They would be read as if they were of this one. */
+Test(data, shards_of_another_run_are_not_joined, .init = set_up, .fini = tear_down)
+{
+    const struct mcp_token_facts facts = {.vocab_size = 300, .end_of_document = -1};
+    struct mcp_token_writer *writer;
+    struct mcp_error err = {""};
+    const char *path = in_folder("shards");
+    const int32_t ids[3] = {1, 2, 3};
+    cr_assert(eq(int, mcp_token_writer_open(arena, path, 2, &facts, &writer, &err), MCP_OK));
+    cr_assert(eq(int, mcp_token_writer_add(writer, ids, 3, &err), MCP_OK));
+    cr_assert(eq(int, mcp_token_writer_finish(writer, NULL, NULL, &err), MCP_OK));
+    cr_expect(eq(int, mcp_token_writer_open(arena, path, 2, &facts, &writer, &err), MCP_INVALID));
+    cr_expect(ne(ptr, strstr(err.text, ".tokens already"), NULL), "%s", err.text);
+}
+
 Test(data, folders_are_read_by_name, .init = set_up, .fini = tear_down)
 {
     const struct mcp_data_options options = {5, 300, 0, true};
