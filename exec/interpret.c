@@ -97,17 +97,19 @@ static enum mcp_status check_support(const struct mcp_interpreter *in,
     return MCP_OK;
 }
 
+/* A copy to a device's memory takes its time however little it is. */
 static void clear_gradients(const struct mcp_interpreter *in)
 {
-    static const char zeros[4096];
+    enum { PIECE = 1 << 20 };
     const struct mcp_place *places;
-    int count = mcp_pool_turns(in->pool, &places);
+    const int count = mcp_pool_turns(in->pool, &places);
+    struct mcp_arena *scratch = mcp_arena_new();
+    const char *zeros = MCP_ARRAY(scratch, count > 0 ? PIECE : 1, char);
     for (int i = 0; i < count; i++)
-        for (int64_t at = 0; at < places[i].bytes; at += (int64_t)sizeof zeros) {
-            int64_t rest = places[i].bytes - at, piece = (int64_t)sizeof zeros;
+        for (int64_t at = 0; at < places[i].bytes; at += PIECE)
             in->calls->write(in->backend, in->memory + places[i].offset + at, zeros,
-                             rest < piece ? rest : piece);
-        }
+                             mcp_min_int64(PIECE, places[i].bytes - at));
+    mcp_arena_free(scratch);
 }
 
 static bool is_same_place(struct mcp_place a, struct mcp_place b)
