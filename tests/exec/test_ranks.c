@@ -67,101 +67,81 @@ static void judge_case(const char *line, int world)
               a->last);
 }
 
-/* What a program changed by hand does: exact changes change no bit. */
-static void judge_edit(const char *line)
+/* What ranks tell of themselves beside their cases: "KIND NAME VALUE". */
+struct told {
+    const char *kind, *name;
+    double low, high;
+    bool or_nan; /* it may be no number at all */
+};
+static const struct told told[] = {
+    /* a program changed by hand: exact changes change no bit */
+    {"edit", "swapped", 0, 1e-6, false},
+    {"edit", "dropped", 1e-5, INFINITY, true}, /* losses without a wait */
+    {"edit", "recompute_differs", 0, 0, false},
+    {"edit", "recompute_ops", 1, INFINITY, false},
+    {"edit", "recompute_bytes", -INFINITY, -1, false},
+    {"edit", "zero_differs", 0, 0, false},
+    {"edit", "zero_1_differs", 0, 0, false},
+    {"edit", "zero_3_differs", 0, 0, false},
+    {"edit", "zero_2_apart", 0, 1e-6, false},
+    {"edit", "schedule_differs", 0, 0, false},
+    /* 1-bit Adam: until it freezes it is Adam; then its signs are those of one process, what it
+     * sends is what signs and scales take, and it goes on learning as Adam does */
+    {"bits", "warm_differs", 0, 0, false},
+    {"bits", "loss", 0.9, 1.05, false}, /* of Adam's, over the last steps */
+    {"bits", "learnt", 0, 0.9, false},  /* of the loss at the freeze */
+    {"bits", "replicas_apart", 0, 0, false},
+    {"bits", "masked_moved", 0, 0, false},
+    {"bits", "masked", 1536, 1536, false}, /* 32 positions beyond the sequence, 48 wide */
+    {"bits", "signs_differ", 0, 0, false},
+    {"bits", "moments_apart", 0, 1e-6, false},
+    {"bits", "bytes_beyond", 0, 0, false},
+    {"bits", "bytes_less", 31.5, 32, false}, /* 32 but for scales and padding */
+    /* saved activations of 8 bits: forward is exact, gradients are not */
+    {"bits", "kept_first_differs", 0, 0, false},
+    {"bits", "kept_all_same", 0, 0, false},
+    {"bits", "kept_losses_apart", 1e-9, 1e-3, false},
+    {"bits", "kept_bytes_beyond", 0, 0, false},
+    {"bits", "kept_bytes_share", 0.5, 0.9, false},
+    /* fp16: gradients overflow at first, on all ranks in the same steps; then it learns */
+    {"numbers", "fp16_skips", 3, 8, false}, /* of ten steps */
+    {"numbers", "fp16_skips_apart", 0, 0, false},
+    {"numbers", "fp16_losses_apart", 0, 2e-3, false},
+    {"numbers", "fp16_learnt", 0, 0.99, false},
+    {"numbers", "fp16_bytes_beyond", 0, 0, false},
+    /* forwards alone: the step's loss to the bit, and nothing else changes */
+    {"numbers", "eval_differs", 0, 0, false},
+    {"numbers", "eval_changes", 0, 0, false},
+    {"numbers", "eval_bytes_beyond", 0, 0, false},
+    /* embeddings in fp32 for some steps, then mixed, beside bf16 */
+    {"numbers", "embed_losses_apart", 0, 5e-3, false},
+    {"numbers", "embed_plain_differs", 1, 1, false},
+    {"numbers", "embed_learnt", 0, 0.99, false},
+    {"numbers", "embed_bytes_beyond", 0, 0, false},
+    /* frozen 1-bit Adam goes on from a checkpoint to the bit */
+    {"numbers", "frozen_differs", 0, 0, false},
+    {"numbers", "frozen_has_norm", 1, 1, false},
+};
+
+static void judge_told(const char *line)
 {
-    static const struct {
-        const char *name;
-        double low, high;
-    } edits[] = {{"swapped", 0, 1e-6},        {"dropped", 1e-5, INFINITY},
-                 {"recompute_differs", 0, 0}, {"recompute_ops", 1, INFINITY},
-                 {"zero_differs", 0, 0},      {"zero_1_differs", 0, 0},
-                 {"zero_3_differs", 0, 0},    {"zero_2_apart", 0, 1e-6},
-                 {"schedule_differs", 0, 0},  {"recompute_bytes", -INFINITY, -1}};
-    char name[32];
+    char kind[16], name[32];
     double value = NAN;
     bool known = false;
-    cr_assert(sscanf(line, "edit %31s %lf", name, &value) == 2);
-    for (size_t i = 0; i < MCP_COUNT_OF(edits); i++)
-        if (mcp_same(name, edits[i].name)) {
-            known = true;
-            /* losses without a wait may be no number at all */
-            bool good = (value >= edits[i].low && value <= edits[i].high) ||
-                        (isnan(value) && mcp_same(name, "dropped"));
-            cr_expect(good, "%s: %g", name, value);
-        }
+    cr_assert(sscanf(line, "%15s %31s %lf", kind, name, &value) == 3, "%s", line);
+    for (size_t i = 0; i < MCP_COUNT_OF(told); i++) {
+        const struct told *want = &told[i];
+        if (!mcp_same(kind, want->kind) || !mcp_same(name, want->name))
+            continue;
+        known = true;
+        cr_expect((value >= want->low && value <= want->high) || (isnan(value) && want->or_nan),
+                  "%s: %g", name, value);
+    }
     cr_expect(known, "%s", name);
 }
+
 enum { NUM_EDITS = 10 }; /* on two ranks */
 
-/* 1-bit Adam: until it freezes it is Adam; then its signs are those of one process, what it
- * sends is what signs and scales take, and it goes on learning as Adam does. */
-static void judge_bits(const char *line)
-{
-    static const struct {
-        const char *name;
-        double low, high;
-    } bits[] = {{"warm_differs", 0, 0},
-                {"loss", 0.9, 1.05}, /* of Adam's, over the last steps */
-                {"learnt", 0, 0.9},  /* of the loss at the freeze */
-                {"replicas_apart", 0, 0},
-                {"masked_moved", 0, 0},
-                {"masked", 1536, 1536}, /* 32 positions beyond the sequence, 48 wide */
-                {"signs_differ", 0, 0},
-                {"moments_apart", 0, 1e-6},
-                {"bytes_beyond", 0, 0},
-                {"bytes_less", 31.5, 32}, /* 32 but for scales and padding */
-                /* saved activations of 8 bits: forward is exact, gradients are not */
-                {"kept_first_differs", 0, 0},
-                {"kept_all_same", 0, 0},
-                {"kept_losses_apart", 1e-9, 1e-3},
-                {"kept_bytes_beyond", 0, 0},
-                {"kept_bytes_share", 0.5, 0.9}};
-    char name[32];
-    double value = NAN;
-    bool known = false;
-    cr_assert(sscanf(line, "bits %31s %lf", name, &value) == 2);
-    for (size_t i = 0; i < MCP_COUNT_OF(bits); i++)
-        if (mcp_same(name, bits[i].name)) {
-            known = true;
-            cr_expect(value >= bits[i].low && value <= bits[i].high, "%s: %g", name, value);
-        }
-    cr_expect(known, "%s", name);
-}
-/* fp16: gradients overflow at first, on all ranks in the same steps; then it learns. */
-static void judge_numbers(const char *line)
-{
-    static const struct {
-        const char *name;
-        double low, high;
-    } numbers[] = {{"fp16_skips", 3, 8}, /* of ten steps */
-                   {"fp16_skips_apart", 0, 0},
-                   {"fp16_losses_apart", 0, 2e-3},
-                   {"fp16_learnt", 0, 0.99},
-                   {"fp16_bytes_beyond", 0, 0},
-                   /* forwards alone: the step's loss to the bit, and nothing else changes */
-                   {"eval_differs", 0, 0},
-                   {"eval_changes", 0, 0},
-                   {"eval_bytes_beyond", 0, 0},
-                   /* embeddings in fp32 for some steps, then mixed, beside bf16 */
-                   {"embed_losses_apart", 0, 5e-3},
-                   {"embed_plain_differs", 1, 1},
-                   {"embed_learnt", 0, 0.99},
-                   {"embed_bytes_beyond", 0, 0},
-                   /* frozen 1-bit Adam goes on from a checkpoint to the bit */
-                   {"frozen_differs", 0, 0},
-                   {"frozen_has_norm", 1, 1}};
-    char name[32];
-    double value = NAN;
-    bool known = false;
-    cr_assert(sscanf(line, "numbers %31s %lf", name, &value) == 2);
-    for (size_t i = 0; i < MCP_COUNT_OF(numbers); i++)
-        if (mcp_same(name, numbers[i].name)) {
-            known = true;
-            cr_expect(value >= numbers[i].low && value <= numbers[i].high, "%s: %g", name, value);
-        }
-    cr_expect(known, "%s", name);
-}
 /* By world: five of each case in fp16, three of each that is evaluated, four of embeddings in
  * fp32, two of 1-bit Adam. */
 static const int num_numbers[] = {[1] = 3 + 4, [2] = 15 + 6 + 4 + 4, [4] = 10 + 9 + 8 + 2, [8] = 0};
@@ -186,16 +166,16 @@ static const int num_memory[] = {[1] = 1, [2] = 4, [8] = 0};
 static void judge_line(const char *line, int world, struct lines *count)
 {
     if (mcp_starts_with(line, "edit")) {
-        judge_edit(line);
+        judge_told(line);
         count->edits++;
     } else if (mcp_starts_with(line, "bits")) {
-        judge_bits(line);
+        judge_told(line);
         count->bits++;
     } else if (mcp_starts_with(line, "memory")) {
         judge_memory(line);
         count->memory++;
     } else if (mcp_starts_with(line, "numbers")) {
-        judge_numbers(line);
+        judge_told(line);
         count->numbers++;
     } else if (sscanf(line, "legal %d", &count->legal) != 1 &&
                sscanf(line, "misplaced %d", &count->misplaced) != 1) {
