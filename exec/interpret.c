@@ -1,6 +1,8 @@
 /* exec/interpret.c: entry -> op -> resolve, wait, launch, record. */
 #include "exec/interpret.h"
 
+#include "core/minmax.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -159,8 +161,8 @@ static int64_t largest_bytes(const struct mcp_interpreter *in)
 {
     int64_t largest = 0;
     for (int i = 0; i <= MCP_INTERPRET_OTHERS; i++)
-        if (in->mine[i].program != NULL && mcp_pool_bytes(in->mine[i].pool) > largest)
-            largest = mcp_pool_bytes(in->mine[i].pool);
+        if (in->mine[i].program != NULL)
+            largest = mcp_max_int64(largest, mcp_pool_bytes(in->mine[i].pool));
     return largest;
 }
 
@@ -404,6 +406,15 @@ enum mcp_status mcp_interpret_step(struct mcp_interpreter *in, struct mcp_error 
 }
 
 /* --- asking --- */
+
+int64_t mcp_interpreter_peak_bytes(const struct mcp_interpreter *in)
+{
+    int64_t peak = 0;
+    for (int i = 0; i <= MCP_INTERPRET_OTHERS; i++)
+        if (in->mine[i].program != NULL)
+            peak = mcp_max_int64(peak, mcp_pool_peak_bytes(in->mine[i].pool));
+    return peak;
+}
 
 const struct mcp_pool *mcp_interpreter_pool(const struct mcp_interpreter *in)
 {

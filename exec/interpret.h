@@ -49,6 +49,8 @@ void mcp_interpreter_turn(struct mcp_interpreter *interpreter, int which);
 /* One step with the rank's inputs; fills its outputs. Every stream is empty at the end. */
 enum mcp_status mcp_interpret_step(struct mcp_interpreter *interpreter, struct mcp_error *err);
 
+/* Bytes that live at once on the rank, as planned: the most of all the programs it may turn to. */
+int64_t mcp_interpreter_peak_bytes(const struct mcp_interpreter *interpreter);
 /* How the rank's memory is laid out. */
 const struct mcp_pool *mcp_interpreter_pool(const struct mcp_interpreter *interpreter);
 

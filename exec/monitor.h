@@ -32,7 +32,7 @@ struct mcp_step_metrics {
     int64_t tokens; /* of the step, all ranks */
     double loss, grad_norm, learning_rate, loss_scale;
     double step_s, data_wait_s; /* data_wait_s is within step_s */
-    int64_t peak_memory_bytes;  /* of the fullest rank */
+    int64_t peak_memory_bytes;  /* of the fullest rank, as planned */
     int64_t parameters;         /* of the model; 0: unknown */
     double flops_per_token;     /* of the model, training (DESIGN: MFU); NaN: unknown */
     double peak_flops_per_s;    /* of all ranks together */

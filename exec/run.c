@@ -161,6 +161,15 @@ static enum mcp_status load_checkpoint(struct mcp_run *run, const struct mcp_che
     return MCP_OK;
 }
 
+/* Told of every step, and at the end. */
+static enum mcp_status find_fullest(struct mcp_run *run, struct mcp_error *err)
+{
+    double bytes = (double)mcp_interpreter_peak_bytes(mcp_trainer_interpreter(run->trainer));
+    MCP_TRY(run->setting.calls->agree(run->setting.backend, &bytes, 1, '>', err));
+    run->logs.peak_memory_bytes = run->summary.peak_memory_bytes = (int64_t)bytes;
+    return MCP_OK;
+}
+
 /* All ranks from one checkpoint, or none from any. */
 static enum mcp_status resume(struct mcp_run *run, struct mcp_error *err)
 {
@@ -268,6 +277,7 @@ enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setti
                                     .calls = setting->calls,
                                     .backend = setting->backend};
     MCP_TRY(mcp_votes_all_or_none(&run->votes, set_up(run, err), "begin", err));
+    MCP_TRY(find_fullest(run, err));
     MCP_TRY(resume(run, err));
     return mcp_votes_all_or_none(&run->votes, open_files(run, err), "open its files", err);
 }

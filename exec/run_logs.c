@@ -58,7 +58,7 @@ static struct mcp_step_metrics metrics_of(const struct mcp_run_logs *logs,
     metrics.data_wait_s = report->data_wait_s;
     metrics.bubble_frac = report->bubble_frac;
     metrics.exposed_comm_frac = report->exposed_comm_frac;
-    metrics.peak_memory_bytes = report->peak_bytes;
+    metrics.peak_memory_bytes = logs->peak_memory_bytes;
     metrics.parameters = logs->parameters;
     metrics.skipped = report->skipped;
     metrics.evaluated = report->evaluated;

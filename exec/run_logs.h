@@ -11,6 +11,7 @@ struct mcp_run_logs {
     struct mcp_run_log *log;       /* NULL: not asked for */
     struct mcp_events *events;     /* NULL: not asked for */
     int64_t parameters;            /* of the model */
+    int64_t peak_memory_bytes;     /* of the fullest rank; set by the owner */
     const struct mcp_watch *watch; /* of this step; NULL: not looked at */
 };
 

@@ -17,7 +17,6 @@ void mcp_summary_add(struct mcp_summary *summary, const struct mcp_step_report *
     summary->seconds += report->step_s + report->data_wait_s;
     summary->data_wait_s += report->data_wait_s;
     summary->fastest_s = fmin(summary->fastest_s, report->step_s);
-    summary->peak_memory_bytes = report->peak_bytes;
     if (report->evaluated) {
         summary->evaluated = true;
         summary->eval_loss = report->eval_loss;

@@ -11,9 +11,11 @@ struct mcp_summary { /* of the steps of this run; begin with zeros */
     double eval_loss;          /* the last one; with `evaluated` */
     double seconds, fastest_s; /* of all its steps, waiting for data too; of one */
     double data_wait_s;        /* of those seconds */
-    int64_t peak_memory_bytes; /* of rank 0, as planned */
+    bool evaluated;
+    /* set by the owner: */
+    int64_t peak_memory_bytes; /* of the fullest rank, as planned */
     int64_t checkpoint;        /* steps of the newest one; -1: none */
-    bool evaluated, was_asked_to_end;
+    bool was_asked_to_end;
 };
 void mcp_summary_add(struct mcp_summary *summary, const struct mcp_step_report *report);
 /* "mcpplan.run/1". What is not known, as of no steps, is null. */

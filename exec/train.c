@@ -180,18 +180,16 @@ enum mcp_status mcp_trainer_step(struct mcp_trainer *trainer, struct mcp_step_re
     MCP_TRY(agree_on_loss(trainer, &first_bad, err));
     const struct mcp_step_inputs *in = &trainer->rank.inputs;
     const struct mcp_step_outputs *out = &trainer->rank.outputs;
-    *report = (struct mcp_step_report){
-        .step = in->step,
-        .tokens = in->tokens,
-        .loss = out->loss,
-        .grad_norm = out->grad_norm,
-        .learning_rate = in->learning_rate,
-        .loss_scale = in->loss_scale,
-        .step_s = trainer->calls->clock(trainer->backend) - start_s,
-        .peak_bytes = mcp_pool_peak_bytes(mcp_interpreter_pool(trainer->interpreter)),
-        .skipped = out->skipped,
-        .scaled_down = move_loss_scale(trainer),
-        .first_bad_rank = first_bad};
+    *report = (struct mcp_step_report){.step = in->step,
+                                       .tokens = in->tokens,
+                                       .loss = out->loss,
+                                       .grad_norm = out->grad_norm,
+                                       .learning_rate = in->learning_rate,
+                                       .loss_scale = in->loss_scale,
+                                       .step_s = trainer->calls->clock(trainer->backend) - start_s,
+                                       .skipped = out->skipped,
+                                       .scaled_down = move_loss_scale(trainer),
+                                       .first_bad_rank = first_bad};
     count_updates(trainer);
     return MCP_OK;
 }

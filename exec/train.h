@@ -57,7 +57,6 @@ struct mcp_step_report { /* alike on all ranks but for seconds */
     double step_s;
     double data_wait_s;                    /* set by the trainer's owner, as the next two are */
     double bubble_frac, exposed_comm_frac; /* means over ranks; step/account.h */
-    int64_t peak_bytes;                    /* that live at once on this rank, as planned */
     bool skipped;
     bool scaled_down; /* a smaller loss scale may mend it: the step is tried with less */
     bool evaluated;   /* set by the trainer's owner, as eval_loss: on data of its own */

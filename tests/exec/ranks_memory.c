@@ -48,7 +48,8 @@ static double share_of(struct mcp_cpu_world *world, const struct ranks_case *lay
     begin(&run, world, false, 0);
     for (int step = 0; step < 2; step++)
         train_step(&run, step, &report);
-    const double share = (resident_bytes() - before) / (double)report.peak_bytes;
+    const double share = (resident_bytes() - before) /
+                         (double)mcp_interpreter_peak_bytes(mcp_trainer_interpreter(run.trainer));
     double most = share, least = share;
     CHECK(run.calls.agree(run.backend, &most, 1, '>', &err));
     CHECK(run.calls.agree(run.backend, &least, 1, '<', &err));
