@@ -134,8 +134,9 @@ static void judge_told(const char *line)
         if (!mcp_same(kind, want->kind) || !mcp_same(name, want->name))
             continue;
         known = true;
-        cr_expect((value >= want->low && value <= want->high) || (isnan(value) && want->or_nan),
-                  "%s: %g", name, value);
+        const bool is_good =
+            isnan(value) ? want->or_nan : value >= want->low && value <= want->high;
+        cr_expect(is_good, "%s: %g", name, value);
     }
     cr_expect(known, "%s", name);
 }
