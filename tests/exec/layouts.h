@@ -3,7 +3,9 @@
 #ifndef MCP_TESTS_EXEC_LAYOUTS_H
 #define MCP_TESTS_EXEC_LAYOUTS_H
 
+#include "exec/init.h"
 #include "exec/interpret.h"
+#include "exec/save.h"
 #include "step/build.h"
 #include "tests/step/setup.h"
 
@@ -100,6 +102,46 @@ static inline struct mcp_interpreter *layout_rank(struct mcp_arena *arena,
                                   &interpreter, &err) == MCP_OK,
               "%s", err.text);
     return interpreter;
+}
+
+/* A rank with new weights, to save from and load into; it stays where it is. */
+struct still_rank {
+    struct mcp_rank rank;
+    struct mcp_saved_rank saved;
+};
+static inline void still_rank_new(struct mcp_arena *arena, const struct mcp_program *program,
+                                  int rank, uint64_t seed, struct still_rank *out)
+{
+    struct mcp_backend *backend = (struct mcp_backend *)arena;
+    struct mcp_interpreter *interpreter = layout_rank(arena, program, rank, &out->rank);
+    out->saved = (struct mcp_saved_rank){interpreter, &out->rank, &still_calls, backend, NULL};
+    mcp_init_rank(arena, interpreter, &out->rank, &still_calls, backend, seed);
+}
+
+/* A checkpoint of new weights by every rank; `change` of each before, unless it is NULL. */
+static inline void layout_save(const struct mcp_program *program, const char *folder,
+                               const struct mcp_checkpoint_state *state,
+                               void (*change)(const struct still_rank *rank))
+{
+    const int world = mcp_plan_world(&program->plan);
+    struct mcp_file_digest digests[64];
+    struct mcp_error err = {0};
+    struct mcp_arena *all = mcp_arena_new();
+    cr_assert(world <= 64);
+    cr_assert(mcp_checkpoint_begin(all, folder, state->step, &err) == MCP_OK, "%s", err.text);
+    for (int r = 0; r < world; r++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct still_rank own;
+        still_rank_new(arena, program, r, state->seed, &own);
+        if (change != NULL)
+            change(&own);
+        cr_assert(mcp_save_rank(&own.saved, folder, state->step, &digests[r], &err) == MCP_OK, "%s",
+                  err.text);
+        mcp_arena_free(arena);
+    }
+    cr_assert(mcp_checkpoint_commit(all, folder, state, world, digests, &err) == MCP_OK, "%s",
+              err.text);
+    mcp_arena_free(all);
 }
 
 #endif

@@ -1,8 +1,6 @@
 /* tests/exec/test_hugging_face.c: models in Hugging Face's form: names, shapes, transposes;
  * what one layout exports any layout imports. */
 #include "exec/hugging_face.h"
-#include "exec/init.h"
-#include "exec/save.h"
 #include "tests/exec/layouts.h"
 
 #include <criterion/new/assert.h>
@@ -38,23 +36,11 @@ static const struct mcp_layer_type *type_of(const struct mcp_program *program, i
 static const char *export_new(struct setup *s, const struct layout *l, enum mcp_hf_naming naming,
                               struct mcp_program *program, const struct mcp_checkpoint **checkpoint)
 {
-    struct mcp_file_digest digests[16];
+    const struct mcp_checkpoint_state state = {.step = STEP, .seed = SEED};
     struct mcp_error err = {0};
     layout_build(s, l, program);
-    const int world = mcp_plan_world(&program->plan);
-    const struct mcp_checkpoint_state state = {.step = STEP};
     const char *path = mcp_format(s->arena, "%s/model.safetensors", folder);
-    cr_assert(eq(int, mcp_checkpoint_begin(s->arena, folder, STEP, &err), MCP_OK));
-    for (int r = 0; r < world; r++) {
-        struct mcp_rank rank;
-        struct mcp_interpreter *interpreter = layout_rank(s->arena, program, r, &rank);
-        const struct mcp_saved_rank saved = {interpreter, &rank, &still_calls,
-                                             (struct mcp_backend *)s->arena, NULL};
-        mcp_init_rank(s->arena, interpreter, &rank, &still_calls, saved.backend, SEED);
-        cr_assert(eq(int, mcp_save_rank(&saved, folder, STEP, &digests[r], &err), MCP_OK));
-    }
-    cr_assert(
-        eq(int, mcp_checkpoint_commit(s->arena, folder, &state, world, digests, &err), MCP_OK));
+    layout_save(program, folder, &state, NULL);
     cr_assert(eq(int, mcp_checkpoint_open(s->arena, folder, STEP, true, checkpoint, &err), MCP_OK));
     cr_assert(eq(int, mcp_hf_write(path, naming, program, *checkpoint, NULL, &err), MCP_OK), "%s",
               err.text);
@@ -294,18 +280,16 @@ ParameterizedTest(struct case_spoil *c, hugging_face, refused, .init = set_up, .
     const struct layout layout = {"gpt2-tiny", 1, 1, 1, 1, 1, 0, false};
     struct setup s;
     struct mcp_program program;
-    struct mcp_rank rank;
+    struct still_rank own;
     struct mcp_error err = {0};
     const struct mcp_checkpoint *checkpoint;
     const struct mcp_hf_model *model;
     const char *path = export_new(&s, &layout, MCP_HF_GPT2, &program, &checkpoint);
     spoil(s.arena, path, c->name, changes[c->change]);
-    struct mcp_interpreter *interpreter = layout_rank(s.arena, &program, 0, &rank);
-    const struct mcp_saved_rank saved = {interpreter, &rank, &still_calls,
-                                         (struct mcp_backend *)s.arena, NULL};
+    still_rank_new(s.arena, &program, 0, SEED, &own);
     enum mcp_status status = mcp_hf_open(s.arena, path, &model, &err);
     if (status == MCP_OK)
-        status = mcp_load_hugging_face(&saved, model, &err);
+        status = mcp_load_hugging_face(&own.saved, model, &err);
     cr_expect(eq(int, status == MCP_OK, c->says[0] == '\0'), "%s", err.text);
     cr_expect(ne(ptr, strstr(err.text, c->says), NULL), "%s", err.text);
     mcp_arena_free(s.arena);
@@ -317,21 +301,18 @@ Test(hugging_face, loads_into_memory, .init = set_up, .fini = tear_down)
     const struct layout layout = {"llama-tiny", 1, 1, 1, 1, 1, 0, false};
     struct setup s;
     struct mcp_program program;
-    struct mcp_rank rank;
+    struct still_rank own;
     struct mcp_error err = {0};
     const struct mcp_checkpoint *checkpoint;
     const struct mcp_hf_model *model;
     struct mcp_flat_place places[MCP_NUM_FLATS];
     const char *path = export_new(&s, &layout, MCP_HF_LLAMA, &program, &checkpoint);
-    struct mcp_interpreter *interpreter = layout_rank(s.arena, &program, 0, &rank);
-    const struct mcp_saved_rank saved = {interpreter, &rank, &still_calls,
-                                         (struct mcp_backend *)s.arena, NULL};
-    mcp_init_rank(s.arena, interpreter, &rank, &still_calls, saved.backend, SEED + 1);
+    still_rank_new(s.arena, &program, 0, SEED + 1, &own);
     cr_assert(eq(int, mcp_hf_open(s.arena, path, &model, &err), MCP_OK));
-    cr_assert(eq(int, mcp_load_hugging_face(&saved, model, &err), MCP_OK), "%s", err.text);
-    cr_assert(eq(int, mcp_flat_places(interpreter, &rank, 2, places), 1));
+    cr_assert(eq(int, mcp_load_hugging_face(&own.saved, model, &err), MCP_OK), "%s", err.text);
+    cr_assert(eq(int, mcp_flat_places(own.saved.interpreter, &own.rank, 2, places), 1));
     float *want = MCP_ARRAY(s.arena, places[0].elements, float);
-    mcp_init_flat(&rank, 2, type_of(&program, 2), places[0].flat, SEED, want);
+    mcp_init_flat(&own.rank, 2, type_of(&program, 2), places[0].flat, SEED, want);
     cr_expect(eq(int, memcmp(want, places[0].weights, (size_t)places[0].elements * 4), 0));
     const float *state = (const float *)places[0].state;
     for (int64_t i = 0; i < 2 * places[0].elements; i++)

@@ -1,7 +1,5 @@
 /* tests/exec/test_save.c: what one layout saves every other loads, bit by bit. */
 #include "exec/half.h"
-#include "exec/init.h"
-#include "exec/save.h"
 #include "tests/exec/layouts.h"
 
 #include <criterion/new/assert.h>
@@ -27,11 +25,11 @@ static void tear_down(void)
 }
 
 /* Moments that tell elements apart: twice the weight, and its square. */
-static void set_moments(struct mcp_interpreter *interpreter, struct mcp_rank *rank)
+static void set_moments(const struct still_rank *own)
 {
     struct mcp_flat_place places[MCP_NUM_FLATS];
-    for (int layer = 0; layer < rank->program->num_layers; layer++) {
-        const int count = mcp_flat_places(interpreter, rank, layer, places);
+    for (int layer = 0; layer < own->rank.program->num_layers; layer++) {
+        const int count = mcp_flat_places(own->saved.interpreter, own->saved.rank, layer, places);
         for (int k = 0; k < count; k++) {
             const struct mcp_flat_place *p = &places[k];
             const float *truth = (const float *)(p->has_master ? p->state : p->weights) +
@@ -49,26 +47,9 @@ static void save_all(const struct layout *l)
 {
     struct setup s;
     struct mcp_program program;
-    struct mcp_file_digest digests[64];
-    struct mcp_error err = {0};
-    layout_build(&s, l, &program);
-    const int world = mcp_plan_world(&program.plan);
     const struct mcp_checkpoint_state state = {STEP, 320, SEED, STEP, STEP, 65536, 7};
-    cr_assert(eq(int, mcp_checkpoint_begin(s.arena, folder, STEP, &err), MCP_OK), "%s", err.text);
-    for (int r = 0; r < world; r++) {
-        struct mcp_arena *arena = mcp_arena_new();
-        struct mcp_rank rank;
-        struct mcp_interpreter *interpreter = layout_rank(arena, &program, r, &rank);
-        const struct mcp_saved_rank saved = {interpreter, &rank, &still_calls,
-                                             (struct mcp_backend *)arena, NULL};
-        mcp_init_rank(arena, interpreter, &rank, &still_calls, saved.backend, SEED);
-        set_moments(interpreter, &rank);
-        cr_assert(eq(int, mcp_save_rank(&saved, folder, STEP, &digests[r], &err), MCP_OK), "%s",
-                  err.text);
-        mcp_arena_free(arena);
-    }
-    cr_assert(eq(int, mcp_checkpoint_commit(s.arena, folder, &state, world, digests, &err), MCP_OK),
-              "%s", err.text);
+    layout_build(&s, l, &program);
+    layout_save(&program, folder, &state, set_moments);
     mcp_arena_free(s.arena);
 }
 
@@ -119,7 +100,8 @@ static int64_t check_part(const struct mcp_rank *rank, const struct mcp_layer_ty
     return bad;
 }
 
-static int64_t check_layer(struct mcp_interpreter *interpreter, struct mcp_rank *rank, int layer)
+static int64_t check_layer(const struct mcp_interpreter *interpreter, const struct mcp_rank *rank,
+                           int layer)
 {
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_flat_place places[MCP_NUM_FLATS];
@@ -150,21 +132,18 @@ static void load_all(const struct layout *l)
     for (int r = 0; r < mcp_plan_world(&program.plan); r++) {
         struct mcp_arena *arena = mcp_arena_new();
         const struct mcp_checkpoint *checkpoint;
-        struct mcp_rank rank;
-        struct mcp_interpreter *interpreter = layout_rank(arena, &program, r, &rank);
-        const struct mcp_saved_rank saved = {interpreter, &rank, &still_calls,
-                                             (struct mcp_backend *)arena, NULL};
-        mcp_init_rank(arena, interpreter, &rank, &still_calls, saved.backend, OTHER_SEED);
+        struct still_rank own;
+        still_rank_new(arena, &program, r, OTHER_SEED, &own);
         cr_assert(eq(int,
                      mcp_checkpoint_newest(arena, folder, NULL, &checkpoint, &passed_over, &err),
                      MCP_OK),
                   "%s", err.text);
         cr_assert(ne(ptr, (void *)checkpoint, NULL));
         cr_expect(eq(i64, mcp_checkpoint_state(checkpoint).sequences_seen, 320));
-        cr_assert(eq(int, mcp_load_rank(&saved, checkpoint, &err), MCP_OK), "%s: %s",
+        cr_assert(eq(int, mcp_load_rank(&own.saved, checkpoint, &err), MCP_OK), "%s: %s",
                   layout_name(arena, l), err.text);
         for (int layer = 0; layer < program.num_layers; layer++) {
-            const int64_t bad = check_layer(interpreter, &rank, layer);
+            const int64_t bad = check_layer(own.saved.interpreter, &own.rank, layer);
             cr_expect(eq(i64, bad, 0), "%s, rank %d, layer %d", layout_name(arena, l), r, layer);
         }
         mcp_arena_free(arena);
@@ -213,28 +192,25 @@ Test(save, run, .init = set_up, .fini = tear_down)
     const struct layout layout = {"gpt2-tiny", 1, 1, 1, 1, 1, 0, false};
     struct setup s;
     struct mcp_program program;
-    struct mcp_rank rank;
+    struct still_rank own;
     struct mcp_error err = {0};
     const struct mcp_checkpoint *checkpoint;
     layout_build(&s, &layout, &program);
     struct mcp_text passed_over = mcp_text_new(s.arena);
-    struct mcp_interpreter *interpreter = layout_rank(s.arena, &program, 0, &rank);
-    const struct mcp_saved_rank saved = {interpreter, &rank, &still_calls,
-                                         (struct mcp_backend *)s.arena, NULL};
-    mcp_init_rank(s.arena, interpreter, &rank, &still_calls, saved.backend, SEED);
-    cr_assert(
-        eq(int, mcp_load_newest(s.arena, &saved, folder, &checkpoint, &passed_over, &err), MCP_OK));
+    still_rank_new(s.arena, &program, 0, SEED, &own);
+    cr_assert(eq(int, mcp_load_newest(s.arena, &own.saved, folder, &checkpoint, &passed_over, &err),
+                 MCP_OK));
     cr_expect(eq(ptr, (void *)checkpoint, NULL));
     for (int64_t step = 1; step <= 4; step++) {
         const struct mcp_checkpoint_state state = {step, 8 * step, SEED, step, step, 1, 0};
-        cr_assert(eq(int, mcp_save_run(&saved, folder, &state, &err), MCP_OK), "%s", err.text);
+        cr_assert(eq(int, mcp_save_run(&own.saved, folder, &state, &err), MCP_OK), "%s", err.text);
     }
-    cr_assert(
-        eq(int, mcp_load_newest(s.arena, &saved, folder, &checkpoint, &passed_over, &err), MCP_OK),
-        "%s", err.text);
+    cr_assert(eq(int, mcp_load_newest(s.arena, &own.saved, folder, &checkpoint, &passed_over, &err),
+                 MCP_OK),
+              "%s", err.text);
     cr_assert(ne(ptr, (void *)checkpoint, NULL));
     cr_expect(eq(i64, mcp_checkpoint_state(checkpoint).step, 4));
-    cr_expect(eq(int, mcp_load_rank(&saved, checkpoint, &err), MCP_OK), "%s", err.text);
+    cr_expect(eq(int, mcp_load_rank(&own.saved, checkpoint, &err), MCP_OK), "%s", err.text);
     cr_expect(eq(sz, passed_over.length, (size_t)0));
     cr_expect(eq(int, mcp_checkpoint_open(s.arena, folder, 3, true, &checkpoint, &err), MCP_OK));
     cr_expect(ne(int, mcp_checkpoint_open(s.arena, folder, 2, true, &checkpoint, &err), MCP_OK));
