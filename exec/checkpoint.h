@@ -32,8 +32,8 @@ struct mcp_checkpoint_state {
     int64_t sequences_seen; /* where data goes on (exec/data.h) */
     uint64_t seed;
     int64_t updates, variance_updates; /* steps that went into first, and second moments */
-    double loss_scale;
-    int64_t steps_since_skip; /* of the dynamic loss scale */
+    double loss_scale;                 /* 0: the run stores no fp16 */
+    int64_t steps_since_skip;          /* of the dynamic loss scale */
 };
 
 /* Elements [begin, begin + count) of a piece's rectangle, row-major. */

@@ -141,7 +141,7 @@ static enum mcp_status check_export(struct mcp_run *run, struct mcp_error *err)
 static enum mcp_status begin(struct mcp_run *run, struct mcp_error *err)
 {
     const struct mcp_run_options *options = run->setting.options;
-    run->state = (struct mcp_checkpoint_state){.seed = (uint64_t)options->seed, .loss_scale = 1};
+    run->state = (struct mcp_checkpoint_state){.seed = (uint64_t)options->seed};
     run->checkpointed = -1;
     MCP_TRY(refuse_others(run, err));
     MCP_TRY(check_export(run, err));

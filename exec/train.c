@@ -85,7 +85,10 @@ enum mcp_status mcp_trainer_new(struct mcp_arena *arena, const struct mcp_progra
 
 struct mcp_trainer_state mcp_trainer_state(const struct mcp_trainer *trainer)
 {
-    return trainer->state;
+    struct mcp_trainer_state state = trainer->state;
+    if (!trainer->is_scaled)
+        state.loss_scale = 0;
+    return state;
 }
 
 void mcp_trainer_go_on(struct mcp_trainer *trainer, const struct mcp_trainer_state *state)
@@ -93,6 +96,8 @@ void mcp_trainer_go_on(struct mcp_trainer *trainer, const struct mcp_trainer_sta
     trainer->state = *state;
     if (!trainer->is_scaled)
         trainer->state.loss_scale = 1;
+    else if (state->loss_scale == 0)
+        trainer->state.loss_scale = trainer->options.initial_loss_scale;
 }
 
 static void set_inputs(struct mcp_trainer *trainer)

@@ -47,7 +47,7 @@ struct mcp_trainer_state {
     int64_t step;             /* the next one */
     int64_t updates;          /* steps that moved weights; of them ... */
     int64_t variance_updates; /* ... those that went into second moments */
-    double loss_scale;
+    double loss_scale;        /* of the next step; 0: the program stores no fp16 */
     int64_t steps_since_skip; /* under this loss scale */
 };
 
@@ -74,7 +74,8 @@ enum mcp_status mcp_trainer_new(struct mcp_arena *arena, const struct mcp_progra
                                 const struct mcp_train_options *options, struct mcp_trainer **out,
                                 struct mcp_error *err);
 
-/* Where it stands, between steps; and to go on from there, in a new run. */
+/* Where it stands, between steps; and to go on from there, in a new run. One that stores fp16
+ * after one that did not begins with the initial loss scale. */
 struct mcp_trainer_state mcp_trainer_state(const struct mcp_trainer *trainer);
 void mcp_trainer_go_on(struct mcp_trainer *trainer, const struct mcp_trainer_state *state);
 /* The next step. */

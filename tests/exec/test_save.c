@@ -1,5 +1,6 @@
 /* tests/exec/test_save.c: what one layout saves every other loads, bit by bit. */
 #include "exec/half.h"
+#include "exec/train.h"
 #include "tests/exec/layouts.h"
 
 #include <criterion/new/assert.h>
@@ -215,4 +216,38 @@ Test(save, run, .init = set_up, .fini = tear_down)
     cr_expect(eq(int, mcp_checkpoint_open(s.arena, folder, 3, true, &checkpoint, &err), MCP_OK));
     cr_expect(ne(int, mcp_checkpoint_open(s.arena, folder, 2, true, &checkpoint, &err), MCP_OK));
     mcp_arena_free(s.arena);
+}
+
+/* What a run in fp16 goes on with, by what the one before had; and what others say of theirs. */
+Test(save, loss_scales)
+{
+    static const struct {
+        enum mcp_precision precision;
+        double saved, want;
+    } cases[] = {
+        {MCP_PRECISION_FP16, 512, 512},
+        {MCP_PRECISION_FP16, 1, 1},
+        {MCP_PRECISION_FP16, 0, 65536}, /* nothing was scaled */
+        {MCP_PRECISION_FP32, 512, 0},
+    };
+    const struct mcp_train_options options = mcp_train_options_default();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct setup s;
+        struct mcp_program program;
+        struct mcp_trainer *trainer;
+        struct mcp_error err = {0};
+        setup_load(&s, "tests/exec/models/gpt2-tiny.json", "dgx-a100", "megatron-core");
+        s.job.sequence_length = 32;
+        s.job.precision = cases[i].precision;
+        setup_finish(&s, 2, MCP_RECOMPUTE_NONE);
+        mcp_program_build(s.arena, &s.question, &s.plan, &program);
+        cr_assert(eq(int,
+                     mcp_trainer_new(s.arena, &program, 0, &still_calls,
+                                     (struct mcp_backend *)s.arena, NULL, &options, &trainer, &err),
+                     MCP_OK),
+                  "%s", err.text);
+        mcp_trainer_go_on(trainer, &(struct mcp_trainer_state){.loss_scale = cases[i].saved});
+        cr_expect(eq(dbl, mcp_trainer_state(trainer).loss_scale, cases[i].want));
+        mcp_arena_free(s.arena);
+    }
 }
