@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -65,8 +66,9 @@ pid_t mcp_child_fork(int request)
         first_request = request;
         guarded = (sig_atomic_t)child;
     }
+    const bool was_asked = asked != 0; /* what waits now the handler passes on */
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (child > 0 && asked != 0)
+    if (child > 0 && was_asked)
         kill(child, request);
     return child;
 }
