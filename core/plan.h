@@ -125,7 +125,8 @@ struct mcp_plan {
     const struct mcp_rank_map *rank_map;
 };
 
-/* Every degree 1, 1F1B, no chunks, nothing hidden but ring steps, rank order tensor, context, data, pipeline. */
+/* Every degree 1, 1F1B, no chunks, nothing hidden but ring steps, rank order tensor, context, data,
+ * pipeline. */
 struct mcp_plan mcp_plan_default(void);
 
 int mcp_plan_world(const struct mcp_plan *plan);

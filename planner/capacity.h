@@ -33,8 +33,8 @@ struct mcp_capacity_ask {
  * from 384, 0.15 GB/s each. */
 #define MCP_CHECKPOINT_BYTES_PER_S_PER_GPU (2e12 / 16384)
 
-/* No limits, a slack of 5 %, failures of the population "dedicated", 10 minutes of recovery (the lower
- * end is 2), 3 days of repair, (700 + 575) x 1.1 / 700 = 2.0 watts a watt (H100). */
+/* No limits, a slack of 5 %, failures of the population "dedicated", 10 minutes of recovery (the
+ * lower end is 2), 3 days of repair, (700 + 575) x 1.1 / 700 = 2.0 watts a watt (H100). */
 struct mcp_capacity_ask mcp_capacity_ask_default(void);
 
 /* A kind of machine, or a mix in the ratio of its nodes, and the sizes to try. */

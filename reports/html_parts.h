@@ -25,7 +25,8 @@ void mcp_html_axis(struct mcp_text *out, const struct mcp_html_axis *axis);
 /* Without zeros at the end: "5 s", "2.5 s". */
 const char *mcp_html_round_text(struct mcp_arena *arena, double value,
                                 enum mcp_dimension dimension);
-/* The largest of 1, 2, 5 x 10^n (of GiB for bytes, of days for more than two) that cuts `most` into `parts` or more. */
+/* The largest of 1, 2, 5 x 10^n (of GiB for bytes, of days for more than two) that cuts `most` into
+ * `parts` or more. */
 double mcp_html_round_step(double most, int parts, enum mcp_dimension dimension);
 
 void mcp_html_bars(struct mcp_text *out, const struct mcp_report_bars *bars);

@@ -311,7 +311,8 @@ static void sum_squares(struct mcp_builder *b, const struct part *part)
                                            part->shard_first, is_frozen(b)}});
 }
 
-/* A head's copy of the table, which is its last part: the embedding's stage counts its gradients. */
+/* A head's copy of the table, which is its last part: the embedding's stage counts its
+ * gradients. */
 static bool has_duplicate(const struct mcp_layer_type *type)
 {
     for (int i = 0; i < type->num_weights; i++)

@@ -1,7 +1,8 @@
 /* step/pipeline_bound.h: what no order of slots can beat.
  *
  * For any rows with these prices and this placement, whatever memory allows. For each rank
- * r, with its virtual stage of chunk 0 (where its first forward and its last backward run) and all sums over its chunks:
+ * r, with its virtual stage of chunk 0 (where its first forward and its last backward run) and
+ * all sums over its chunks:
  *
  *   head  = the first forward's way to r           tail = from r's last input gradient back
  *                                                         to stage 0, and what follows there

@@ -23,7 +23,8 @@ struct mcp_node_use {
 
 /* MCP_INVALID without GPUs, with unknown links between them, with unknown NVLinks of GPUs
  * that have some, or for several nodes without a network. What is assumed is appended to
- * `notes`, a sentence a line. A bandwidth that is not known stays NaN: mcp_cluster_check() then names it. */
+ * `notes`, a sentence a line. A bandwidth that is not known stays NaN: mcp_cluster_check() then
+ * names it. */
 enum mcp_status mcp_node_cluster(struct mcp_arena *arena, const struct mcp_node *node,
                                  const struct mcp_node_use *use, struct mcp_cluster *out,
                                  struct mcp_text *notes, struct mcp_error *err);
