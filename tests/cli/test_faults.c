@@ -1,8 +1,8 @@
 /* tests/cli/test_faults.c: ranks that are killed, stopped, or learn nonsense: the run ends and
  * says which rank and why, and what was saved goes on. */
-#include "core/arena.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "tests/cli/place.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -16,90 +16,16 @@
 #include <time.h>
 #include <unistd.h>
 
-struct place {
-    struct mcp_arena *arena;
-    const char *folder, *program;
-};
-
-/* "COMMAND" for a shell, each @ of it being the folder. */
-static const char *spelled(const struct place *at, const char *command)
-{
-    struct mcp_text text = mcp_text_new(at->arena);
-    mcp_text_add(&text,
-                 "export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 OMP_NUM_THREADS=1 "
-                 "OPENBLAS_NUM_THREADS=1 OMPI_MCA_btl_vader_single_copy_mechanism=none; exec %s ",
-                 at->program);
-    for (const char *c = command; *c != '\0'; c++)
-        if (*c == '@')
-            mcp_text_add(&text, "%s", at->folder);
-        else
-            mcp_text_append(&text, c, 1);
-    mcp_text_add(&text, " > %s/out 2> %s/said", at->folder, at->folder);
-    return text.data;
-}
-
-static const char *content(const struct place *at, const char *name)
-{
-    struct mcp_text text = mcp_text_new(at->arena);
-    const char *path = mcp_format(at->arena, "%s/%s", at->folder, name);
-    return mcp_file_read(at->arena, path, 1 << 24, &text, NULL) == MCP_OK ? text.data : "";
-}
-
-static int run(const struct place *at, const char *command)
-{
-    int status = system(spelled(at, command));
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-static pid_t begin(const struct place *at, const char *command)
-{
-    const char *line = spelled(at, command);
-    pid_t child = fork();
-    if (child == 0) {
-        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
-        _exit(127);
-    }
-    return child;
-}
-
-static int end_of(pid_t child)
-{
-    int status = 0;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-#define LAYOUT                                                                                     \
-    "plan --model @/model.json --cluster dgx-a100 --gpus 2 --global-batch-size 8 "                 \
-    "--sequence-length 32 --precision fp32 --stack mcpplan-cpu --attention flash2 "                \
-    "--microbatch-size 2 "
-#define PLAN LAYOUT "--tensor-parallel 2 -o @/plan.json"
+#define PLAN PLACE_PLAN "--tensor-parallel 2 -o @/plan.json"
 #define TRAIN                                                                                      \
     "train @/plan.json --data @/text.tokens --warmup-steps 0 --learning-rate 1e-3 "                \
     "--metrics @/run.jsonl "
 
 static struct place new_place(void)
 {
-    const char *program = getenv("MCPPLAN");
-    struct place at = {mcp_arena_new(), NULL, program ? program : "build/release/mcpplan"};
-    char *folder = mcp_strdup(at.arena, "/tmp/mcpplan-faults-XXXXXX");
-    cr_assert(mkdtemp(folder) != NULL);
-    at.folder = folder;
-    int status = system(mcp_format(at.arena,
-                                   "sed 's/\"vocab_size\": 200/\"vocab_size\": 260/' "
-                                   "tests/exec/models/llama-tiny.json > %s/model.json",
-                                   folder));
-    cr_assert(status == 0);
-    cr_assert(run(&at, "data tokenize examples/text/poems.txt -o @/text.tokens") == 0);
-    cr_assert(run(&at, PLAN) == 0, "%s", content(&at, "said"));
+    struct place at = place_new();
+    place_must(&at, PLAN);
     return at;
-}
-
-static void leave(const struct place *at)
-{
-    int status = system(mcp_format(at->arena, "rm -r %s", at->folder));
-    cr_expect(status == 0);
-    mcp_arena_free(at->arena);
 }
 
 /* --- processes --- */
@@ -157,8 +83,8 @@ static pid_t rank_below(pid_t root)
 static void strike(const struct place *at, pid_t train, int steps, int number)
 {
     const char *mark = mcp_format(at->arena, "\"step\":%d,", steps);
-    for (int i = 0; strstr(content(at, "run.jsonl"), mark) == NULL; i++) {
-        cr_assert(i < 3000, "step %d did not come: %s", steps, content(at, "said"));
+    for (int i = 0; strstr(place_content(at, "run.jsonl"), mark) == NULL; i++) {
+        cr_assert(i < 3000, "step %d did not come: %s", steps, place_content(at, "said"));
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
     pid_t rank = rank_below(train);
@@ -180,42 +106,44 @@ static int lines_about(const char *text, const char *what)
 Test(faults, a_killed_rank)
 {
     struct place at = new_place();
-    pid_t train = begin(&at, TRAIN "--steps 100000 --checkpoint-dir @/saved --checkpoint-every 5");
+    pid_t train =
+        place_begin(&at, TRAIN "--steps 100000 --checkpoint-dir @/saved --checkpoint-every 5");
     strike(&at, train, 6, SIGKILL);
-    cr_expect(eq(int, end_of(train), MCP_RUN_FAILURE));
-    const char *said = content(&at, "said");
+    cr_expect(eq(int, place_end_of(train), MCP_RUN_FAILURE));
+    const char *said = place_content(&at, "said");
     cr_expect(lines_about(said, "was ended by signal 9 (Killed)") == 1, "%s", said);
     cr_expect(lines_about(said, "mcpplan: rank ") == 1, "%s", said);
-    train = begin(&at, TRAIN "--steps 40 --checkpoint-dir @/saved --checkpoint-every 5 --resume "
-                             "--max-restarts 2 --export @/model.safetensors");
+    train =
+        place_begin(&at, TRAIN "--steps 40 --checkpoint-dir @/saved --checkpoint-every 5 --resume "
+                               "--max-restarts 2 --export @/model.safetensors");
     strike(&at, train, 12, SIGKILL);
-    cr_expect(eq(int, end_of(train), 0), "%s", content(&at, "said"));
-    cr_expect(lines_about(content(&at, "said"), "restart 1 of 2") == 1);
-    const char *whole = content(&at, "run.jsonl");
+    cr_expect(eq(int, place_end_of(train), 0), "%s", place_content(&at, "said"));
+    cr_expect(lines_about(place_content(&at, "said"), "restart 1 of 2") == 1);
+    const char *whole = place_content(&at, "run.jsonl");
     cr_expect(eq(int, lines_about(whole, "\"step\":"), 40));
     for (int step = 0; step < 40; step++)
         cr_expect(lines_about(whole, mcp_format(at.arena, "\"step\":%d,", step)) == 1);
     /* What was exported begins another run where this one ended. */
-    cr_expect(run(&at, "train @/plan.json --data @/text.tokens --steps 1 "
-                       "--init-from @/model.safetensors --metrics @/next.jsonl") == 0,
-              "%s", content(&at, "said"));
+    cr_expect(place_run(&at, "train @/plan.json --data @/text.tokens --steps 1 "
+                             "--init-from @/model.safetensors --metrics @/next.jsonl") == 0,
+              "%s", place_content(&at, "said"));
     double old = 0, new = 0;
     cr_assert(sscanf(whole, "{\"step\":0,\"loss\":%lf", &old) == 1);
-    cr_assert(sscanf(content(&at, "next.jsonl"), "{\"step\":0,\"loss\":%lf", &new) == 1);
+    cr_assert(sscanf(place_content(&at, "next.jsonl"), "{\"step\":0,\"loss\":%lf", &new) == 1);
     cr_expect(new > 0 && new < old - 0.2, "it begins at a loss of %g, this one at %g", new, old);
-    leave(&at);
+    place_leave(&at);
 }
 
 Test(faults, a_stopped_rank)
 {
     struct place at = new_place();
-    pid_t train = begin(&at, TRAIN "--steps 100000 --timeout-s 2");
+    pid_t train = place_begin(&at, TRAIN "--steps 100000 --timeout-s 2");
     strike(&at, train, 3, SIGSTOP);
-    cr_expect(eq(int, end_of(train), MCP_RUN_FAILURE));
-    const char *said = content(&at, "said");
+    cr_expect(eq(int, place_end_of(train), MCP_RUN_FAILURE));
+    const char *said = place_content(&at, "said");
     cr_expect(lines_about(said, "has been stopped") == 1, "%s", said);
     cr_expect(lines_about(said, "mcpplan: rank ") == 1, "%s", said);
-    leave(&at);
+    place_leave(&at);
 }
 
 /* The ranks save what they have, also of steps after the last checkpoint that was due; nothing
@@ -232,23 +160,23 @@ Test(faults, asked_to_end)
     struct place at = new_place();
     int done = 0;
     for (int i = 0; i < 2; i++) {
-        pid_t train = begin(&at, mcp_format(at.arena,
-                                            TRAIN "--steps 100000 --checkpoint-dir @/saved "
-                                                  "--max-restarts 3 %s",
-                                            cases[i].resume));
+        pid_t train = place_begin(&at, mcp_format(at.arena,
+                                                  TRAIN "--steps 100000 --checkpoint-dir @/saved "
+                                                        "--max-restarts 3 %s",
+                                                  cases[i].resume));
         strike(&at, train, done + 3, 0);
         cr_assert(kill(train, cases[i].number) == 0);
-        cr_expect(eq(int, end_of(train), 0));
-        const char *said = content(&at, "said");
+        cr_expect(eq(int, place_end_of(train), 0));
+        const char *said = place_content(&at, "said");
         cr_expect(lines_about(said, "restart") == 0, "%s", said);
         cr_expect(lines_about(said, "mcpplan: ") == 1, "%s", said);
         cr_expect(lines_about(said, cases[i].says) == 1, "%s", said);
-        done = lines_about(content(&at, "run.jsonl"), "\"step\":");
+        done = lines_about(place_content(&at, "run.jsonl"), "\"step\":");
         cr_expect(access(mcp_format(at.arena, "%s/saved/step-%012d/manifest.json", at.folder, done),
                          F_OK) == 0,
                   "%d steps", done);
     }
-    leave(&at);
+    place_leave(&at);
 }
 
 /* One sentence on stderr, an exit code of its kind. */
@@ -272,44 +200,32 @@ Test(faults, that_need_no_signal)
          MCP_INVALID, "both must be of one plan and job"},
     };
     struct place at = new_place();
-    int status = system(mcp_format(at.arena, "echo hi > %s/short.txt", at.folder));
-    cr_assert(status == 0);
-    cr_assert(run(&at, "data tokenize @/short.txt -o @/short.tokens") == 0);
-    cr_assert(run(&at, PLAN " --dump-program @/program.json") == 0);
-    cr_assert(run(&at, LAYOUT "--data-parallel 2 -o @/other.json --dump-program @/data.json") == 0);
-    cr_assert(run(&at, TRAIN "--steps 1 --checkpoint-dir @/mine") == 0);
+    cr_assert(place_shell(&at, "echo hi > @/short.txt") == 0);
+    cr_assert(place_run(&at, "data tokenize @/short.txt -o @/short.tokens") == 0);
+    cr_assert(place_run(&at, PLAN " --dump-program @/program.json") == 0);
+    cr_assert(place_run(&at, PLACE_PLAN
+                        "--data-parallel 2 -o @/other.json --dump-program @/data.json") == 0);
+    cr_assert(place_run(&at, TRAIN "--steps 1 --checkpoint-dir @/mine") == 0);
     for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
-        int code = run(&at, cases[i].command);
-        const char *said = content(&at, "said");
+        int code = place_run(&at, cases[i].command);
+        const char *said = place_content(&at, "said");
         cr_expect(eq(int, code, cases[i].code), "%s: %s", cases[i].command, said);
         cr_expect(lines_about(said, cases[i].says) == 1, "%s: %s", cases[i].command, said);
         cr_expect(lines_about(said, "mcpplan: ") == 1, "%s: %s", cases[i].command, said);
     }
-    leave(&at);
+    place_leave(&at);
 }
 
 /* --- a disk that is full --- */
-
-/* A shell's exit code; each @ of the command is the folder. */
-static int shell(const struct place *at, const char *command)
-{
-    struct mcp_text text = mcp_text_new(at->arena);
-    for (const char *c = command; *c != '\0'; c++)
-        if (*c == '@')
-            mcp_text_add(&text, "%s", at->folder);
-        else
-            mcp_text_append(&text, c, 1);
-    const int status = system(text.data);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
 
 /* KiB of a checkpoint of the plan. */
 static long checkpoint_kib(const struct place *at)
 {
     long kib = 0;
-    cr_assert(run(at, TRAIN "--steps 1 --checkpoint-dir @/probe") == 0, "%s", content(at, "said"));
-    cr_assert(shell(at, "du -sk @/probe > @/size") == 0);
-    cr_assert(sscanf(content(at, "size"), "%ld", &kib) == 1 && kib > 0);
+    cr_assert(place_run(at, TRAIN "--steps 1 --checkpoint-dir @/probe") == 0, "%s",
+              place_content(at, "said"));
+    cr_assert(place_shell(at, "du -sk @/probe > @/size") == 0);
+    cr_assert(sscanf(place_content(at, "size"), "%ld", &kib) == 1 && kib > 0);
     return kib;
 }
 
@@ -319,35 +235,39 @@ Test(faults, a_full_disk)
 {
     struct place at = new_place();
     const long kib = checkpoint_kib(&at);
-    if (shell(&at, mcp_format(at.arena, "mkdir @/disk && mount -t tmpfs -o size=%ldk none @/disk",
-                              kib * 5 / 2)) != 0) {
+    if (place_shell(&at,
+                    mcp_format(at.arena, "mkdir @/disk && mount -t tmpfs -o size=%ldk none @/disk",
+                               kib * 5 / 2)) != 0) {
         cr_log_warn("no file system may be mounted here: no disk is full");
-        leave(&at);
+        place_leave(&at);
         return;
     }
-    int code = run(&at, TRAIN "--steps 9 --checkpoint-dir @/disk/saved --checkpoint-every 1");
-    const char *said = content(&at, "said");
+    int code = place_run(&at, TRAIN "--steps 9 --checkpoint-dir @/disk/saved --checkpoint-every 1");
+    const char *said = place_content(&at, "said");
     cr_expect(eq(int, code, MCP_IO));
     cr_expect(lines_about(said, "No space left on device") == 1, "%s", said);
     cr_expect(lines_about(said, "mcpplan: ") == 1, "%s", said);
-    code = run(&at, TRAIN "--steps 4 --resume --checkpoint-dir @/disk/saved --timeline @/disk/t");
+    code = place_run(&at,
+                     TRAIN "--steps 4 --resume --checkpoint-dir @/disk/saved --timeline @/disk/t");
     cr_expect(eq(int, code, MCP_IO)); /* there still is none */
-    cr_assert(shell(&at, mcp_format(at.arena, "mount -o remount,size=%ldk @/disk", kib * 9)) == 0);
-    code = run(&at, TRAIN "--steps 4 --resume --checkpoint-dir @/disk/saved");
-    cr_expect(eq(int, code, 0), "%s", content(&at, "said"));
-    cr_expect(eq(int, lines_about(content(&at, "run.jsonl"), "\"step\":"), 4));
-    cr_expect(shell(&at, "cat /dev/zero > @/disk/rest 2> /dev/null") != 0);
+    cr_assert(
+        place_shell(&at, mcp_format(at.arena, "mount -o remount,size=%ldk @/disk", kib * 9)) == 0);
+    code = place_run(&at, TRAIN "--steps 4 --resume --checkpoint-dir @/disk/saved");
+    cr_expect(eq(int, code, 0), "%s", place_content(&at, "said"));
+    cr_expect(eq(int, lines_about(place_content(&at, "run.jsonl"), "\"step\":"), 4));
+    cr_expect(place_shell(&at, "cat /dev/zero > @/disk/rest 2> /dev/null") != 0);
     static const char *const full[] = {"--timeline @/disk/timeline.json", "--metrics @/disk/rest2"};
     for (size_t i = 0; i < MCP_COUNT_OF(full); i++) {
-        code = run(&at, mcp_format(at.arena, "train @/plan.json --data @/text.tokens --steps 1 %s",
-                                   full[i]));
-        said = content(&at, "said");
+        code = place_run(
+            &at,
+            mcp_format(at.arena, "train @/plan.json --data @/text.tokens --steps 1 %s", full[i]));
+        said = place_content(&at, "said");
         cr_expect(eq(int, code, MCP_IO), "%s: %s", full[i], said);
         cr_expect(lines_about(said, "No space left on device") == 1, "%s: %s", full[i], said);
         cr_expect(lines_about(said, "mcpplan: ") == 1, "%s: %s", full[i], said);
     }
-    cr_expect(shell(&at, "umount @/disk") == 0);
-    leave(&at);
+    cr_expect(place_shell(&at, "umount @/disk") == 0);
+    place_leave(&at);
 }
 
 /* --- ranks that somebody's own mpirun starts --- */
@@ -374,17 +294,18 @@ static int run_apart(const struct place *at, const char *before, const char *aft
 Test(faults, ranks_apart)
 {
     struct place at = new_place();
-    cr_assert(run(&at, PLAN " --dump-program @/program.json") == 0);
+    cr_assert(place_run(&at, PLAN " --dump-program @/program.json") == 0);
     cr_expect(eq(int, run_apart(&at, "", "--init-from nowhere"), MCP_IO));
-    cr_expect(eq(str, (char *)content(&at, "said"),
+    cr_expect(eq(str, (char *)place_content(&at, "said"),
                  "mcpplan-exec-cpu: rank 1 cannot begin: nowhere: No such file or directory\n"));
     cr_expect(eq(int, run_apart(&at, "", "--steps 3"), MCP_USAGE));
-    cr_expect(eq(str, (char *)content(&at, "said"), "mcpplan-exec-cpu: --steps is there twice\n"));
+    cr_expect(
+        eq(str, (char *)place_content(&at, "said"), "mcpplan-exec-cpu: --steps is there twice\n"));
     cr_expect(
         eq(int, run_apart(&at, "sh -c 'kill -STOP $$; exec \"$0\" \"$@\"'", ""), MCP_RUN_FAILURE));
-    const char *said = content(&at, "said");
+    const char *said = place_content(&at, "said");
     cr_expect(lines_about(said, "one is missing, or has stopped") == 1, "%s", said);
-    leave(&at);
+    place_leave(&at);
 }
 
 /* What launchers leave in the environment, and what follows. */
@@ -403,14 +324,14 @@ Test(faults, launchers)
     struct place at = new_place();
     for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
         setenv(cases[i].name, cases[i].value, 1);
-        int code = run(&at, TRAIN "--steps 1");
+        int code = place_run(&at, TRAIN "--steps 1");
         unsetenv(cases[i].name);
-        const char *said = content(&at, "said");
+        const char *said = place_content(&at, "said");
         cr_expect(eq(int, code, cases[i].code), "%s=%s: %s", cases[i].name, cases[i].value, said);
         cr_expect(lines_about(said, cases[i].says) == 1, "%s=%s: %s", cases[i].name, cases[i].value,
                   said);
     }
-    leave(&at);
+    place_leave(&at);
 }
 
 /* --- numbers of groups --- */
@@ -431,8 +352,9 @@ Test(faults, groups_add_up)
     struct place at = new_place();
     struct mcp_error err = {""};
     double norm = 0;
-    cr_assert(run(&at, TRAIN "--steps 3 --watch-every 2") == 0, "%s", content(&at, "said"));
-    const char *line = content(&at, "run.jsonl");
+    cr_assert(place_run(&at, TRAIN "--steps 3 --watch-every 2") == 0, "%s",
+              place_content(&at, "said"));
+    const char *line = place_content(&at, "run.jsonl");
     for (int step = 0; step < 3; step++) {
         const char *end = strchr(line, '\n');
         struct mcp_json *json, *groups = NULL;
@@ -449,5 +371,5 @@ Test(faults, groups_add_up)
         double ratio = sum_of_squares(groups) / (norm * norm);
         cr_expect(ratio > 1 - 1e-5 && ratio < 1 + 1e-5, "step %d: %g", step, ratio);
     }
-    leave(&at);
+    place_leave(&at);
 }

@@ -1,7 +1,7 @@
 /* tests/cli/test_train.c: plan, train, stop, go on in another layout; and what is refused. */
-#include "core/arena.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "tests/cli/place.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -10,54 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-
-struct place {
-    struct mcp_arena *arena;
-    const char *folder, *program;
-};
-
-static struct place new_place(void)
-{
-    const char *program = getenv("MCPPLAN");
-    struct place at = {mcp_arena_new(), NULL, program ? program : "build/release/mcpplan"};
-    char *folder = mcp_strdup(at.arena, "/tmp/mcpplan-train-XXXXXX");
-    cr_assert(mkdtemp(folder) != NULL);
-    at.folder = folder;
-    return at;
-}
-
-/* Runs "cd repository; mcpplan COMMAND", each @ of it being the folder; what it says on
- * stderr goes to @/said. */
-static int run(const struct place *at, const char *command)
-{
-    struct mcp_text text = mcp_text_new(at->arena);
-    mcp_text_add(&text,
-                 "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 OMP_NUM_THREADS=1 "
-                 "OPENBLAS_NUM_THREADS=1 OMPI_MCA_btl_vader_single_copy_mechanism=none %s ",
-                 at->program);
-    for (const char *c = command; *c != '\0'; c++) {
-        if (*c == '@')
-            mcp_text_add(&text, "%s", at->folder);
-        else
-            mcp_text_append(&text, c, 1);
-    }
-    mcp_text_add(&text, " > %s/out 2> %s/said", at->folder, at->folder);
-    int status = system(text.data);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-static const char *said(const struct place *at)
-{
-    struct mcp_text text = mcp_text_new(at->arena);
-    mcp_file_read(at->arena, mcp_format(at->arena, "%s/said", at->folder), 1 << 20, &text, NULL);
-    return text.data;
-}
-
-static void must(const struct place *at, const char *command)
-{
-    int code = run(at, command);
-    cr_assert(code == 0, "%s: %d: %s", command, code, said(at));
-}
 
 /* A number of every step of a run.jsonl that has it; returns how many. */
 static int numbers(const struct place *at, const char *name, const char *key, double *out, int room)
@@ -134,31 +86,15 @@ static void check_shares(const struct place *at, const char *metrics, const char
     cr_expect(want[0] > 0 && want[1] > 0 && want[0] + want[1] < 1);
 }
 
-static void end(const struct place *at)
-{
-    int status = system(mcp_format(at->arena, "rm -r %s", at->folder));
-    cr_expect(status == 0);
-    mcp_arena_free(at->arena);
-}
-
-#define PLAN                                                                                       \
-    "plan --model @/model.json --cluster dgx-a100 --gpus 2 --global-batch-size 8 "                 \
-    "--sequence-length 32 --precision fp32 --stack mcpplan-cpu --attention flash2 "                \
-    "--microbatch-size 2 "
 #define EVALUATE "--eval-data @/other.tokens --eval-every 2 --eval-steps 3 "
 #define TRAIN "--data @/text.tokens --learning-rate 3e-3 --warmup-steps 3 "
 
 static void make_plans(const struct place *at)
 {
-    int status = system(mcp_format(at->arena,
-                                   "sed 's/\"vocab_size\": 200/\"vocab_size\": 260/' "
-                                   "tests/exec/models/llama-tiny.json > %s/model.json",
-                                   at->folder));
-    cr_assert(status == 0);
-    must(at, "data tokenize examples/text/poems.txt -o @/text.tokens");
-    must(at, "data tokenize examples/text/fables.txt -o @/other.tokens");
-    must(at, PLAN "--pipeline-parallel 2 -o @/pipeline.json --dump-program @/program.json");
-    must(at, PLAN "--tensor-parallel 2 -o @/tensor.json");
+    place_must(at, "data tokenize examples/text/fables.txt -o @/other.tokens");
+    place_must(at, PLACE_PLAN "--pipeline-parallel 2 -o @/pipeline.json "
+                              "--dump-program @/program.json");
+    place_must(at, PLACE_PLAN "--tensor-parallel 2 -o @/tensor.json");
 }
 
 /* What a run says of itself: where it began, how many steps it did, its checkpoint; and the loss
@@ -194,23 +130,23 @@ static void check_facts(const struct place *at, const char *name, const int64_t 
  * evaluations too. */
 Test(train, goes_on_in_another_layout)
 {
-    struct place at = new_place();
+    struct place at = place_new();
     make_plans(&at);
-    must(&at, "train @/pipeline.json " TRAIN EVALUATE "--steps 6 --metrics @/whole.jsonl "
-              "--program @/program.json --timeline @/timeline.json -o @/all_facts.json");
-    must(&at, "train @/pipeline.json " TRAIN EVALUATE "--steps 4 --metrics @/parts.jsonl "
-              "--checkpoint-dir @/run --checkpoint-every 3");
-    must(&at, "train @/tensor.json " TRAIN EVALUATE "--steps 6 --metrics @/parts.jsonl "
-              "--checkpoint-dir @/run --resume --json");
+    place_must(&at, "train @/pipeline.json " TRAIN EVALUATE "--steps 6 --metrics @/whole.jsonl "
+                    "--program @/program.json --timeline @/timeline.json -o @/all_facts.json");
+    place_must(&at, "train @/pipeline.json " TRAIN EVALUATE "--steps 4 --metrics @/parts.jsonl "
+                    "--checkpoint-dir @/run --checkpoint-every 3");
+    place_must(&at, "train @/tensor.json " TRAIN EVALUATE "--steps 6 --metrics @/parts.jsonl "
+                    "--checkpoint-dir @/run --resume --json");
     check_facts(&at, "all_facts.json", (int64_t[]){0, 6, -1}, "whole.jsonl");
     check_facts(&at, "out", (int64_t[]){4, 2, 6}, "parts.jsonl");
     check_alike(&at, "loss", 6);
     check_alike(&at, "eval_loss", 3);
-    must(&at, "train @/pipeline.json --dry-run --json -o @/places.json");
+    place_must(&at, "train @/pipeline.json --dry-run --json -o @/places.json");
     check_places(&at);
-    must(&at, "compare @/pipeline.json @/timeline.json --json -o @/comparison.json");
+    place_must(&at, "compare @/pipeline.json @/timeline.json --json -o @/comparison.json");
     check_shares(&at, "whole.jsonl", "comparison.json");
-    end(&at);
+    place_leave(&at);
 }
 
 /* One sentence, and the exit code of its kind. */
@@ -235,19 +171,16 @@ Test(train, says_what_is_wrong)
          "at most --eval-steps"},
         {"train @/dropout.json " TRAIN "--steps 1", 5, "dropout"},
     };
-    struct place at = new_place();
+    struct place at = place_new();
     make_plans(&at);
-    must(&at, PLAN "--pipeline-parallel 2 --dropout -o @/dropout.json");
-    int status = system(mcp_format(
-        at.arena,
-        "sed 's/\"vocab_size\": 260/\"vocab_size\": 200/' %s/pipeline.json > %s/small.json",
-        at.folder, at.folder));
-    cr_assert(status == 0);
+    place_must(&at, PLACE_PLAN "--pipeline-parallel 2 --dropout -o @/dropout.json");
+    cr_assert(place_shell(&at, "sed 's/\"vocab_size\": 260/\"vocab_size\": 200/' "
+                               "@/pipeline.json > @/small.json") == 0);
     for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
-        int code = run(&at, cases[i].command);
-        const char *text = said(&at);
+        int code = place_run(&at, cases[i].command);
+        const char *text = place_content(&at, "said");
         cr_expect(eq(int, code, cases[i].code), "%s: %s", cases[i].command, text);
         cr_expect(ne(ptr, strstr(text, cases[i].says), NULL), "%s: %s", cases[i].command, text);
     }
-    end(&at);
+    place_leave(&at);
 }
