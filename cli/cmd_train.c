@@ -4,9 +4,9 @@
 #include "cli/launcher.h"
 #include "cli/plan_file.h"
 #include "cli/train_backend.h"
+#include "cli/train_options.h"
 #include "cli/train_places.h"
 #include "cli/train_ranks.h"
-#include "exec/run_options.h"
 #include "step/build.h"
 #include "step/dump.h"
 #include "step/verify.h"
@@ -16,16 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-struct train_args {
-    struct mcp_choice backend, decay;
-    int threads;
-    bool dry_run;
-    struct mcp_run_options run;
-    int max_restarts, watch_every;
-    int seed, steps, freeze_step, warmup_steps, decay_steps, checkpoint_every;
-    int loss_scale_window, eval_every, eval_steps;
-};
 
 /* --- the command line of the ranks --- */
 
@@ -66,8 +56,8 @@ static void set_environment(struct mcp_arena *arena, int threads)
     }
 }
 
-static enum mcp_status start_once(struct mcp_context *ctx, const struct train_args *args, int world,
-                                  bool is_mpirun)
+static enum mcp_status start_once(struct mcp_context *ctx, const struct mcp_train_args *args,
+                                  int world, bool is_mpirun)
 {
     struct words words = {.arena = ctx->arena};
     const char **options;
@@ -100,7 +90,7 @@ static bool starts_mpirun(struct mcp_context *ctx, int world)
 
 /* A run that failed begins again from the newest checkpoint, but not one that was asked to
  * end; what the user gave wrong would fail again. */
-static enum mcp_status start(struct mcp_context *ctx, struct train_args *args, int world)
+static enum mcp_status start(struct mcp_context *ctx, struct mcp_train_args *args, int world)
 {
     const bool is_mpirun = starts_mpirun(ctx, world);
     enum mcp_status status = start_once(ctx, args, world, is_mpirun);
@@ -205,7 +195,7 @@ static enum mcp_status put_summary(struct mcp_context *ctx, const char *path)
 }
 
 /* With programs in `folder` that no file brings. */
-static enum mcp_status train_in(struct mcp_context *ctx, struct train_args *args,
+static enum mcp_status train_in(struct mcp_context *ctx, struct mcp_train_args *args,
                                 const struct mcp_plan_file *file, const char *folder)
 {
     struct mcp_run_options *run = &args->run;
@@ -219,7 +209,7 @@ static enum mcp_status train_in(struct mcp_context *ctx, struct train_args *args
     return wanted ? put_summary(ctx, run->summary) : MCP_OK;
 }
 
-static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
+static enum mcp_status train(struct mcp_context *ctx, struct mcp_train_args *args)
 {
     static const char *const names[] = {"program", "frozen", "evaluation", "summary"};
     struct mcp_plan_file *file = MCP_NEW(ctx->arena, struct mcp_plan_file);
@@ -243,117 +233,8 @@ static enum mcp_status train(struct mcp_context *ctx, struct train_args *args)
 
 enum mcp_status mcp_cmd_train(struct mcp_context *ctx, int argc, char **argv)
 {
-    const struct mcp_run_options standard = mcp_run_options_default();
-    struct train_args args = {
-        .backend = {MCP_TRAIN_CPU, mcp_train_backend_names, MCP_NUM_TRAIN_BACKENDS},
-        .decay = {MCP_DECAY_CONSTANT, mcp_decay_names, MCP_NUM_DECAYS},
-        .run = standard,
-        .seed = (int)standard.seed,
-        .warmup_steps = (int)standard.warmup_steps,
-        .loss_scale_window = (int)standard.loss_scale_window,
-        .watch_every = (int)standard.watch_every};
-    const struct mcp_option options[] = {
-        {"What to train on", MCP_OPT_HEADING, NULL, NULL},
-        {"data", MCP_OPT_FILE, &args.run.data,
-         "tokens that `mcpplan data tokenize` wrote, or a folder"},
-        {"steps", MCP_OPT_COUNT, &args.steps, "of training"},
-        {"seed", MCP_OPT_INT, &args.seed, "of new weights and of the order of data"},
-        {"eval-data", MCP_OPT_FILE, &args.run.eval_data,
-         "tokens to find the loss of without learning from them"},
-        {"eval-every", MCP_OPT_COUNT, &args.eval_every, "steps; default: after the last one alone"},
-        {"eval-steps", MCP_OPT_COUNT, &args.eval_steps,
-         "batches of each evaluation; default: all that --eval-data holds"},
-        {"init-from", MCP_OPT_FILE, &args.run.init_from,
-         "weights to begin with: a model's folder or file that transformers saved"},
-        {"residual-init-scale", MCP_OPT_DOUBLE, &args.run.residual_init_scale,
-         "of what new residual projections begin with"},
-        {"How it learns", MCP_OPT_HEADING, NULL, NULL},
-        {"learning-rate", MCP_OPT_DOUBLE, &args.run.learning_rate, "its highest"},
-        {"warmup-steps", MCP_OPT_INT, &args.warmup_steps, "until it is reached"},
-        {"decay", MCP_OPT_CHOICE, &args.decay, "how it falls afterwards"},
-        {"decay-steps", MCP_OPT_COUNT, &args.decay_steps,
-         "after those of warm-up until the lowest is reached; default: the rest of steps"},
-        {"min-learning-rate", MCP_OPT_DOUBLE, &args.run.min_learning_rate, "the lowest"},
-        {"clip-norm", MCP_OPT_DOUBLE, &args.run.clip_norm,
-         "of all gradients together; 0: no clipping"},
-        {"weight-decay", MCP_OPT_DOUBLE, &args.run.weight_decay, "AdamW's; of matrices"},
-        {"beta1", MCP_OPT_DOUBLE, &args.run.beta1, "Adam's"},
-        {"beta2", MCP_OPT_DOUBLE, &args.run.beta2, "Adam's"},
-        {"epsilon", MCP_OPT_DOUBLE, &args.run.epsilon, "Adam's"},
-        {"initial-loss-scale", MCP_OPT_DOUBLE, &args.run.initial_loss_scale,
-         "of fp16: it halves after a step whose gradients overflow"},
-        {"loss-scale-window", MCP_OPT_COUNT, &args.loss_scale_window,
-         "steps without overflow after which it doubles"},
-        {"freeze-step", MCP_OPT_COUNT, &args.freeze_step,
-         "first step of 1-bit Adam with a frozen variance; default: the plan's, or a fifth of "
-         "steps"},
-        {"How it runs", MCP_OPT_HEADING, NULL, NULL},
-        {"backend", MCP_OPT_CHOICE, &args.backend,
-         "what computes: CPUs, or a GPU a rank (mcpplan-exec-cuda)"},
-        {"threads", MCP_OPT_COUNT, &args.threads, "of a rank; default: cores over ranks"},
-        {"dry-run", MCP_OPT_FLAG, &args.dry_run,
-         "say which rank would run on which cores, and end"},
-        {"program", MCP_OPT_FILE, &args.run.program, "run this step program (plan --dump-program)"},
-        {"frozen-program", MCP_OPT_FILE, &args.run.frozen_program,
-         "from --freeze-step on this one"},
-        {"no-verify", MCP_OPT_FLAG, &args.run.no_verify, "run a program file without judging it"},
-        {"timeout-s", MCP_OPT_DOUBLE, &args.run.timeout_s,
-         "until what waits for another rank has failed; 0: it waits for ever"},
-        {"max-restarts", MCP_OPT_COUNT, &args.max_restarts,
-         "from the newest checkpoint, when ranks are lost"},
-        {"What it leaves", MCP_OPT_HEADING, NULL, NULL},
-        {"checkpoint-dir", MCP_OPT_FILE, &args.run.checkpoint_dir,
-         "folder of checkpoints; the last two are kept"},
-        {"checkpoint-every", MCP_OPT_COUNT, &args.checkpoint_every,
-         "steps; one more at the end, and on SIGTERM"},
-        {"resume", MCP_OPT_FLAG, &args.run.resume,
-         "go on from the newest whole checkpoint, of any layout"},
-        {"export", MCP_OPT_FILE, &args.run.export_path,
-         "weights of the last step, as safetensors that transformers reads"},
-        {"tensorboard-dir", MCP_OPT_FILE, &args.run.tensorboard_dir, "event files for TensorBoard"},
-        {"metrics", MCP_OPT_FILE, &args.run.metrics, "one JSON object a step"},
-        {"watch-every", MCP_OPT_INT, &args.watch_every,
-         "steps between looks at norms of parameters and at activations; 0: never"},
-        {"timeline", MCP_OPT_FILE, &args.run.timeline,
-         "what each rank did when, in the fastest step"},
-    };
-    const struct mcp_usage usage = {
-        .command = "train",
-        .summary = "train the model that was planned, in the layout that was planned",
-        .synopsis = "PLAN --data FILE --steps N [options]",
-        .description =
-            "PLAN is a file that plan -o wrote. Its step program is verified and run by as many "
-            "ranks as it has: mpirun starts them, unless this is one of several ranks that mpirun "
-            "or srun has started. The program that runs is the one that was priced and played.",
-        .min_operands = 1,
-        .max_operands = 1,
-        .options = options,
-        .num_options = MCP_COUNT_OF(options),
-        .examples =
-            "mcpplan train plan.json --data corpus.tokens --steps 1000 --metrics run.jsonl\n"
-            "mcpplan train plan.json --data corpus.tokens --steps 20 --timeline run.json\n"
-            "mpirun -np 4 mcpplan train plan.json --data corpus.tokens --steps 1000\n",
-    };
-    if (!mcp_options_parse(ctx, &usage, argc, argv))
+    struct mcp_train_args args;
+    if (!mcp_train_args_parse(ctx, &args, argc, argv))
         return ctx->status;
-    if (args.run.data == NULL && !args.dry_run)
-        return mcp_options_need(&usage, "data", &ctx->err);
-    if (args.steps == 0 && !args.dry_run)
-        return mcp_options_need(&usage, "steps", &ctx->err);
-    if (args.run.eval_data == NULL && (args.eval_every > 0 || args.eval_steps > 0))
-        return mcp_fail(&ctx->err, MCP_USAGE, "--eval-every and --eval-steps need --eval-data");
-    if ((args.max_restarts > 0 || args.run.export_path != NULL) && args.run.checkpoint_dir == NULL)
-        return mcp_fail(&ctx->err, MCP_USAGE, "--max-restarts and --export need --checkpoint-dir");
-    args.run.steps = args.steps;
-    args.run.watch_every = args.watch_every;
-    args.run.freeze_step = args.freeze_step;
-    args.run.loss_scale_window = args.loss_scale_window;
-    args.run.eval_every = args.eval_every;
-    args.run.eval_steps = args.eval_steps;
-    args.run.seed = args.seed;
-    args.run.warmup_steps = args.warmup_steps;
-    args.run.decay_steps = args.decay_steps;
-    args.run.decay = args.decay.value;
-    args.run.checkpoint_every = args.checkpoint_every;
     return train(ctx, &args);
 }

@@ -57,6 +57,7 @@ static const char *value_name(struct mcp_arena *arena, const struct mcp_option *
         return "";
     case MCP_OPT_INT:
     case MCP_OPT_COUNT:
+    case MCP_OPT_INT64:
     case MCP_OPT_COUNT64:
         return "N";
     case MCP_OPT_DOUBLE:
@@ -90,19 +91,24 @@ static const char *show_double(struct mcp_arena *arena, double value)
     return isnan(value) ? "" : mcp_format(arena, "%g", value);
 }
 
+static const char *show_int(struct mcp_arena *arena, int64_t value, int least)
+{
+    return value < least ? "" : mcp_format(arena, "%lld", (long long)value);
+}
+
 /* The value before parsing, "" when it means not given. */
 static const char *default_text(struct mcp_arena *arena, const struct mcp_option *row)
 {
     const void *value = row->value;
     switch (row->type) {
     case MCP_OPT_INT:
-        return *(const int *)value < 0 ? "" : mcp_format(arena, "%d", *(const int *)value);
+        return show_int(arena, *(const int *)value, 0);
     case MCP_OPT_COUNT:
-        return *(const int *)value < 1 ? "" : mcp_format(arena, "%d", *(const int *)value);
+        return show_int(arena, *(const int *)value, 1);
+    case MCP_OPT_INT64:
+        return show_int(arena, *(const int64_t *)value, 0);
     case MCP_OPT_COUNT64:
-        if (*(const int64_t *)value < 1)
-            return "";
-        return mcp_format(arena, "%lld", (long long)*(const int64_t *)value);
+        return show_int(arena, *(const int64_t *)value, 1);
     case MCP_OPT_DOUBLE:
     case MCP_OPT_FRAC:
         return show_double(arena, *(const double *)value);

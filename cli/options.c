@@ -80,15 +80,16 @@ static enum mcp_status refuse(const struct parser *parser, const struct mcp_opti
 static enum mcp_status take_integer(const struct parser *parser, const struct mcp_option *row,
                                     const char *text)
 {
-    int64_t least = row->type == MCP_OPT_INT ? 0 : 1;
-    int64_t most = row->type == MCP_OPT_COUNT64 ? INT64_MAX : INT_MAX;
+    const bool wide = row->type == MCP_OPT_INT64 || row->type == MCP_OPT_COUNT64;
+    int64_t least = row->type == MCP_OPT_INT || row->type == MCP_OPT_INT64 ? 0 : 1;
+    int64_t most = wide ? INT64_MAX : INT_MAX;
     int64_t value;
     if (!mcp_parse_int64(text, &value) || value < least || value > most) {
         const char *legal = mcp_format(parser->ctx->arena, "is no whole number from %d to %lld",
                                        (int)least, (long long)most);
         return refuse(parser, row, text, legal);
     }
-    if (row->type == MCP_OPT_COUNT64)
+    if (wide)
         *(int64_t *)row->value = value;
     else
         *(int *)row->value = (int)value;
@@ -200,6 +201,7 @@ static enum mcp_status take(const struct parser *parser, const struct mcp_option
         break;
     case MCP_OPT_INT:
     case MCP_OPT_COUNT:
+    case MCP_OPT_INT64:
     case MCP_OPT_COUNT64:
         return take_integer(parser, row, text);
     case MCP_OPT_DOUBLE:
@@ -442,6 +444,8 @@ static bool is_given(const struct mcp_option *row)
         return *(const int *)row->value >= 0;
     case MCP_OPT_COUNT:
         return *(const int *)row->value > 0;
+    case MCP_OPT_INT64:
+        return *(const int64_t *)row->value >= 0;
     case MCP_OPT_COUNT64:
         return *(const int64_t *)row->value > 0;
     case MCP_OPT_DOUBLE:

@@ -35,7 +35,8 @@ enum mcp_option_type {
     MCP_OPT_FLAG,    /* bool: given or not */
     MCP_OPT_INT,     /* int >= 0; a negative default means not given */
     MCP_OPT_COUNT,   /* int >= 1; a default of 0 means not given */
-    MCP_OPT_COUNT64, /* int64_t >= 1; likewise */
+    MCP_OPT_INT64,   /* int64_t >= 0; a negative default means not given */
+    MCP_OPT_COUNT64, /* int64_t >= 1; a default of 0 means not given */
     MCP_OPT_DOUBLE,  /* finite double >= 0; a NaN default means not given */
     MCP_OPT_FRAC,    /* double in 0..1; likewise */
     MCP_OPT_STRING,  /* const char *, never empty; NULL means not given */
