@@ -7,7 +7,8 @@
  * that it says. Files appear by rename. Values are kept as pieces of whole tensors
  * (exec/names.h), so another layout finds what it needs: it asks for its own pieces. All
  * values are fp32: "weights" (the master ones where weights are not), "first_moment" and
- * "second_moment"; of 1-bit Adam "error" too (exec/save_errors.h). No function here talks to other ranks. */
+ * "second_moment"; of 1-bit Adam "error" too (exec/save_errors.h). No function here talks to
+ * other ranks, but for mcp_checkpoint_newest() where it is given votes. */
 #ifndef MCP_EXEC_CHECKPOINT_H
 #define MCP_EXEC_CHECKPOINT_H
 

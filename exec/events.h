@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 /* How many values lie where, by magnitude: two buckets for each power of two from 2^-48
- * to 2^16 and beyond, for each sign, and one between. All fields are sums but min and max, so ranks'
- * add up. */
+ * to 2^16 and beyond, for each sign, and one between. All fields are sums but min and max, so
+ * ranks' add up. */
 enum { MCP_HISTOGRAM_SIDE = 128, MCP_HISTOGRAM_BUCKETS = 2 * MCP_HISTOGRAM_SIDE + 1 };
 struct mcp_histogram {
     double min, max;

@@ -31,7 +31,7 @@ struct mcp_spans_shares {
 /* After a step that took `step_s` on this rank. The interpreter keeps the spans of its steps. */
 enum mcp_status mcp_spans_take(struct mcp_spans *spans, const struct mcp_interpreter *interpreter,
                                double step_s, struct mcp_spans_shares *out, struct mcp_error *err);
-/* Those of all ranks, sorted; on rank 0 alone. */
+/* Those of all ranks, sorted; on every rank. */
 enum mcp_status mcp_spans_gather(struct mcp_spans *spans, struct mcp_timeline *out,
                                  struct mcp_error *err);
 
