@@ -268,15 +268,20 @@ static enum mcp_status start_listening(struct mcp_store *store, const struct mcp
     struct addrinfo *found;
     const struct sockaddr_in any = {.sin_family = AF_INET,
                                     .sin_port = htons((uint16_t)place->port)};
+    int reason = 0;
     MCP_TRY(resolve(place, &found, err));
-    for (const struct addrinfo *a = found; a != NULL && store->listening < 0; a = a->ai_next)
+    for (const struct addrinfo *a = found; a != NULL && store->listening < 0; a = a->ai_next) {
         store->listening = listen_on(a->ai_addr, a->ai_addrlen, store->size);
-    freeaddrinfo(found);
-    if (store->listening < 0 && errno == EADDRNOTAVAIL)
+        reason = errno;
+    }
+    freeaddrinfo(found); /* which may change errno */
+    if (store->listening < 0 && reason == EADDRNOTAVAIL) {
         store->listening = listen_on((const struct sockaddr *)&any, sizeof any, store->size);
+        reason = errno;
+    }
     if (store->listening < 0)
         return mcp_fail(err, MCP_RUN_FAILURE, "rank 0 cannot listen on port %d of %s: %s",
-                        place->port, place->address, strerror(errno));
+                        place->port, place->address, strerror(reason));
     return MCP_OK;
 }
 
@@ -372,8 +377,8 @@ static enum mcp_status gather_all(struct mcp_store *store, const struct mcp_stor
     const char welcome = 1;
     int missing = store->size - 1;
     MCP_TRY(start_listening(store, place, err));
-    while (missing > 0) {
-        if (!wait_for(store->listening, POLLIN, until_s))
+    while (missing > 0) { /* strangers that come one after the other are no reason to go on */
+        if (now_s() > until_s || !wait_for(store->listening, POLLIN, until_s))
             return name_missing(store, missing, err);
         missing -= let_in(store, place);
     }

@@ -5,11 +5,16 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 /* --- the environment --- */
 
@@ -177,6 +182,44 @@ Test(store, who_is_missing_is_named)
     cr_expect(eq(int, (int)ranks[0].status, MCP_RUN_FAILURE));
     cr_expect(ne(ptr, strstr(ranks[0].err.text, "2 of 4 ranks"), NULL), "%s", ranks[0].err.text);
     cr_expect(ne(ptr, strstr(ranks[0].err.text, "rank 2"), NULL), "%s", ranks[0].err.text);
+}
+
+struct stranger {
+    int port;
+    atomic_bool over;
+};
+
+/* Knocks, says nothing and goes, again and again. */
+static void *knock(void *argument)
+{
+    struct stranger *stranger = argument;
+    const struct sockaddr_in address = {.sin_family = AF_INET,
+                                        .sin_port = htons((uint16_t)stranger->port),
+                                        .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    while (!atomic_load(&stranger->over)) {
+        int handle = socket(AF_INET, SOCK_STREAM, 0);
+        connect(handle, (const struct sockaddr *)&address, sizeof address);
+        close(handle);
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+    return NULL;
+}
+
+/* Rank 0 waits as long as it was told, whoever else comes. */
+Test(store, strangers_keep_nobody_waiting, .timeout = 20)
+{
+    static struct rank rank;
+    struct stranger stranger = {.port = free_port()};
+    pthread_t threads[4];
+    rank.place = (struct mcp_store_place){.size = 2, .port = stranger.port, .address = "127.0.0.1"};
+    rank.timeout_s = 0.3;
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, knock, &stranger);
+    run_rank(&rank);
+    atomic_store(&stranger.over, true);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    cr_expect(ne(ptr, strstr(rank.err.text, "1 of 2 ranks"), NULL), "%s", rank.err.text);
 }
 
 Test(store, ranks_of_another_run_are_not_let_in)
