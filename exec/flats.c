@@ -107,12 +107,6 @@ float *mcp_moment_of(const struct mcp_launch *launch, const struct mcp_share *s)
            (has_master ? s->elements : 0);
 }
 
-/* Biases and norms do not decay. */
-static bool decays(const struct mcp_weight *weight)
-{
-    return weight->init == MCP_INIT_NORMAL || weight->init == MCP_INIT_RESIDUAL;
-}
-
 /* Moves on to the next weight of the flat buffer; NULL: there is none. */
 static const struct mcp_weight *next_weight(const struct mcp_launch *launch,
                                             const struct mcp_share *s, struct mcp_range *range)
@@ -139,7 +133,7 @@ bool mcp_next_range(const struct mcp_launch *launch, const struct mcp_share *s,
             mcp_weight_offset(launch->type, range->part, range->copy - 1) - s->first - s->own_first;
         range->last = mcp_clamp_int64(first + mcp_weight_elements(weight), 0, s->own);
         range->first = mcp_clamp_int64(first, 0, s->own);
-        range->decay = decays(weight) ? (float)launch->rank->inputs.weight_decay : 0;
+        range->decay = mcp_weight_decays(weight) ? (float)launch->rank->inputs.weight_decay : 0;
         if (range->first < range->last)
             return true;
     }

@@ -120,6 +120,11 @@ int mcp_flat_places(const struct mcp_interpreter *interpreter, const struct mcp_
     return count;
 }
 
+bool mcp_answers_for_place(const struct mcp_flat_place *place)
+{
+    return place->count < place->elements || place->index == 0;
+}
+
 /* --- values --- */
 
 struct part {

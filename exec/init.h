@@ -37,6 +37,10 @@ struct mcp_flat_place {
 int mcp_flat_places(const struct mcp_interpreter *interpreter, const struct mcp_rank *rank,
                     int layer, struct mcp_flat_place places[MCP_NUM_FLATS]);
 
+/* Does this rank save the place, and count it in sums over ranks? Of those that hold all of it
+ * the first does, of a shard its owner. */
+bool mcp_answers_for_place(const struct mcp_flat_place *place);
+
 /* First values of a flat buffer of a layer, as `rank` has it. out[its elements]. */
 void mcp_init_flat(const struct mcp_rank *rank, int layer, const struct mcp_layer_type *type,
                    enum mcp_flat flat, uint64_t seed, float *out);

@@ -49,12 +49,6 @@ static struct values held_of(const struct mcp_flat_place *place)
                            place->dtype};
 }
 
-/* Of ranks that hold all of it the first one writes; of a shard its owner does. */
-static bool writes_place(const struct mcp_flat_place *place)
-{
-    return place->count < place->elements || place->index == 0;
-}
-
 static const struct mcp_layer_type *type_of(const struct mcp_saved_rank *saved, int layer)
 {
     const int type = mcp_pool_type(mcp_interpreter_pool(saved->interpreter), layer);
@@ -131,7 +125,7 @@ static enum mcp_status save_rank(struct mcp_arena *arena, const struct mcp_saved
     for (int layer = 0; layer < saved->rank->program->num_layers; layer++) {
         const int count = mcp_flat_places(saved->interpreter, saved->rank, layer, places);
         for (int i = 0; i < count; i++)
-            if (writes_place(&places[i]))
+            if (mcp_answers_for_place(&places[i]))
                 add_place(&list, layer, &places[i]);
         if (mcp_sends_signs(places, count))
             add_errors(&list, layer);

@@ -8,6 +8,11 @@ int64_t mcp_weight_elements(const struct mcp_weight *weight)
     return weight->rows * weight->columns;
 }
 
+bool mcp_weight_decays(const struct mcp_weight *weight)
+{
+    return weight->init == MCP_INIT_NORMAL || weight->init == MCP_INIT_RESIDUAL;
+}
+
 enum mcp_flat mcp_weight_flat(const struct mcp_weight *weight)
 {
     if (weight->expert)

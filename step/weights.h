@@ -51,6 +51,8 @@ int64_t mcp_flat_first(const struct mcp_layer_type *type, enum mcp_flat flat);
 
 /* Elements of one copy of a part. */
 int64_t mcp_weight_elements(const struct mcp_weight *weight);
+/* Does AdamW's decay shrink it? Matrices and tables, not biases and norms. */
+bool mcp_weight_decays(const struct mcp_weight *weight);
 /* First element of a part (of local expert `copy`) in the buffer that holds it: layer
  * buffer MCP_LAYER_WEIGHTS or MCP_LAYER_EXPERT_WEIGHTS, or the rank's table. */
 int64_t mcp_weight_offset(const struct mcp_layer_type *type, int part, int copy);
