@@ -97,6 +97,16 @@ static __device__ __forceinline__ void mcp_flash_load(unsigned short *to,
         mcp_copy_async<16>(to + mcp_flash_place<D>(i, row, 0, eight), from, i + row < tile.count);
 }
 
+/* A tile of keys, and their values behind it. */
+template <int D, int R>
+static __device__ __forceinline__ void
+mcp_flash_load_keys(unsigned short *to, const mcp_flash_sides<D> &sides, int64_t kv_heads,
+                    const mcp_flash_tile &tile)
+{
+    mcp_flash_load<D, R>(to, sides.key, 2 * kv_heads, tile);
+    mcp_flash_load<D, R>(to + R * D, sides.value, 2 * kv_heads, tile);
+}
+
 /* --- products --- */
 
 /* sums[16 M rows][8 N] += rows[16 M][D] x (tile[8 N][D])^T; of D, 16 x Unroll at a time in one

@@ -1,7 +1,6 @@
 /* exec/cuda_kernels_flash.cu: attention, forward, by tensor cores: heads of 64 or 128 in bf16.
- *
- * Dao 2023, algorithm 1: one block has a tile of queries; keys are copied while values are worked
- * on, and values while keys are. */
+ * Dao 2023, algorithm 1: one block has a tile of queries, against which keys and values come
+ * past; a tile of them is copied while the one before is worked on. */
 #include "exec/cuda_flash.cuh"
 
 /* A warp has 32 rows: each number that it reads of keys and values it uses twice as often as with
@@ -9,7 +8,7 @@
 constexpr int row_tiles = 2, tile_queries = mcp_flash_warps * 16 * row_tiles;
 /* What registers hold: with outputs of 128 columns, scores with 32 keys. */
 template <int D> constexpr int tile_keys = D == 64 ? 64 : 32;
-template <int D> constexpr size_t shared_bytes = (tile_queries + 2 * tile_keys<D>)*D * 2;
+template <int D> constexpr size_t shared_bytes = (tile_queries + 4 * tile_keys<D>)*D * 2;
 template <int D> using tile_scores = mcp_flash_sums<row_tiles, tile_keys<D> / 8>;
 
 /* Per row, 8 apart: the largest score so far, in powers of 2, and this lane's sum. */
@@ -96,7 +95,8 @@ template <int D>
 static __global__ void __launch_bounds__(mcp_flash_threads) flash(struct mcp_cuda_attention op)
 {
     MCP_SHARED_ARRAY(unsigned short, query);
-    unsigned short *const key = query + tile_queries * D, *const value = key + tile_keys<D> * D;
+    unsigned short *const pairs = query + tile_queries * D; /* of keys and values: two places */
+    constexpr int pair = 2 * tile_keys<D> * D;
     const int head = static_cast<int>(blockIdx.y);
     const mcp_flash_sides<D> sides = mcp_flash_sides_of<D>(op, head);
     /* from the last tile, which sees most keys, to the first */
@@ -113,23 +113,22 @@ static __global__ void __launch_bounds__(mcp_flash_threads) flash(struct mcp_cud
     bool more = mcp_flash_next<tile_keys<D>>(op.keys, &walk, &next);
     if (more) {
         mcp_flash_load<D, tile_queries>(query, sides.query, op.heads, queries);
-        mcp_flash_load<D, tile_keys<D>>(key, sides.key, 2 * op.kv_heads, next);
+        mcp_flash_load_keys<D, tile_keys<D>>(pairs, sides, op.kv_heads, next);
     }
-    while (more) {
+    for (int place = 0; more; place ^= 1) {
         const mcp_flash_tile keys = next;
+        const unsigned short *const key = pairs + place * pair;
         mcp_wait_for_copies();
-        __syncthreads(); /* keys have come; the last values have been read */
-        mcp_flash_load<D, tile_keys<D>>(value, sides.value, 2 * op.kv_heads, keys);
+        __syncthreads(); /* keys have come; those in the other place have been read */
         more = mcp_flash_next<tile_keys<D>>(op.keys, &walk, &next);
-        score<D>(query, key, &scores);
-        mcp_wait_for_copies();
-        __syncthreads(); /* values have come; the keys have been read */
         if (more)
-            mcp_flash_load<D, tile_keys<D>>(key, sides.key, 2 * op.kv_heads, next);
+            mcp_flash_load_keys<D, tile_keys<D>>(pairs + (place ^ 1) * pair, sides, op.kv_heads,
+                                                 next);
+        score<D>(query, key, &scores);
         if (!mcp_flash_all_seen<tile_keys<D>>(op, queries, keys))
             mcp_flash_mask(op, queries, mcp_flash_warp() * 16 * row_tiles, keys, &scores);
         soften(op.scale * mcp_log2_e, &scores, &rows);
-        mcp_flash_add<D>(scores, value, &rows.output);
+        mcp_flash_add<D>(scores, key + tile_keys<D> * D, &rows.output);
     }
     store_rows(op, queries, head, &rows);
 }

@@ -100,16 +100,6 @@ static __device__ __forceinline__ void differentiate(float scale, const row_numb
     }
 }
 
-/* A tile of keys and values comes into one of two places. */
-template <int D>
-static __device__ __forceinline__ void load_keys(const struct mcp_cuda_attention &op,
-                                                 const mcp_flash_sides<D> &sides,
-                                                 const mcp_flash_tile &tile, unsigned short *to)
-{
-    mcp_flash_load<D, tile_keys<D>>(to, sides.key, 2 * op.kv_heads, tile);
-    mcp_flash_load<D, tile_keys<D>>(to + tile_keys<D> * D, sides.value, 2 * op.kv_heads, tile);
-}
-
 /* sums += dS K of one tile; keys and values lie one behind the other. */
 template <int D, int M>
 static __device__ __forceinline__ void
@@ -149,7 +139,7 @@ static __global__ void __launch_bounds__(mcp_flash_threads) flash_queries(struct
     if (more) {
         mcp_flash_load<D, tile_queries<D>>(query, sides.query, op.heads, queries);
         mcp_flash_load<D, tile_queries<D>>(d_output, sides.d_output, op.heads, queries);
-        load_keys(op, sides, next, key);
+        mcp_flash_load_keys<D, tile_keys<D>>(key, sides, op.kv_heads, next);
     }
     load_numbers<D>(b, queries, head, &numbers);
     for (int place = 0; more; place ^= 1) {
@@ -158,7 +148,8 @@ static __global__ void __launch_bounds__(mcp_flash_threads) flash_queries(struct
         __syncthreads(); /* keys have come; those in the other place have been read */
         more = mcp_flash_next<tile_keys<D>>(op.keys, &walk, &next);
         if (more)
-            load_keys(op, sides, next, key + (place ^ 1) * 2 * tile_keys<D> * D);
+            mcp_flash_load_keys<D, tile_keys<D>>(key + (place ^ 1) * 2 * tile_keys<D> * D, sides,
+                                                 op.kv_heads, next);
         add_keys<D>(b, queries, keys, numbers, query, key + place * 2 * tile_keys<D> * D, &sums);
     }
     const int64_t row_0 = mcp_flash_first_row(op) + queries.row;
