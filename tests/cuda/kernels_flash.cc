@@ -91,7 +91,7 @@ TEST(flash_refuses)
             kit_fail("%s: taken", r.why);
     }
     attention_arrays a(cases[1], MCP_CUDA_BF16);
-    if (mcp_flash_attention_backward(&a.op, 150 * 2 * 2 * 4 - 1, kit_queue()))
+    if (mcp_flash_attention_backward(&a.op, 150 * 2 * 4 - 1, kit_queue()))
         kit_fail("no room for a head: taken");
     for (double d : a.d_kv.values())
         if (!std::isnan(d))
