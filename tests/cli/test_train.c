@@ -126,6 +126,27 @@ static void check_facts(const struct place *at, const char *name, const int64_t 
     cr_expect(loss / logged - 1 < 1e-6 && logged / loss - 1 < 1e-6, "%.9g, %.9g", loss, logged);
 }
 
+/* What a run tells of memory is what was planned for the fullest stage, here the second one. */
+static void check_memory(const struct place *at, const char *plan, const char *metrics)
+{
+    static const char *const parts[] = {"weights_bytes", "gradients_bytes", "optimizer_bytes",
+                                        "activations_bytes", "buffers_bytes"};
+    struct mcp_error err = {""};
+    struct mcp_json *file, *predicted, *memory;
+    double planned = 0, told[8];
+    cr_assert(mcp_json_read(at->arena, mcp_format(at->arena, "%s/%s", at->folder, plan), &file,
+                            &err) == MCP_OK);
+    cr_assert(mcp_json_object(file, "predicted", &predicted, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_json_object(predicted, "memory", &memory, &err) == MCP_OK, "%s", err.text);
+    for (size_t i = 0; i < MCP_COUNT_OF(parts); i++) {
+        double bytes = NAN;
+        cr_assert(mcp_json_double(memory, parts[i], &bytes, &err) == MCP_OK, "%s", err.text);
+        planned += bytes;
+    }
+    cr_assert(ge(int, numbers(at, metrics, "peak_memory_bytes", told, 8), 1));
+    cr_expect(told[0] == planned, "%.0f bytes were planned, %.0f are told of", planned, told[0]);
+}
+
 /* Six steps at once; or four in one layout and two in another: the same losses, those of
  * evaluations too. */
 Test(train, goes_on_in_another_layout)
@@ -140,6 +161,7 @@ Test(train, goes_on_in_another_layout)
                     "--checkpoint-dir @/run --resume --json");
     check_facts(&at, "all_facts.json", (int64_t[]){0, 6, -1}, "whole.jsonl");
     check_facts(&at, "out", (int64_t[]){4, 2, 6}, "parts.jsonl");
+    check_memory(&at, "pipeline.json", "whole.jsonl");
     check_alike(&at, "loss", 6);
     check_alike(&at, "eval_loss", 3);
     place_must(&at, "train @/pipeline.json --dry-run --json -o @/places.json");
