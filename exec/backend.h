@@ -104,6 +104,15 @@ struct mcp_op_times {
     double start_s, end_s;
 };
 
+/* AdamW's last step of fp32 weights (the master where there is one) and their moments. */
+struct mcp_step_taken {
+    const float *weights, *first, *second;
+    int64_t elements;
+    double rate, decay, epsilon;
+    double correction1, correction2; /* 1 / (1 - beta^t) */
+    bool frozen;                     /* what has no variance did not move */
+};
+
 struct mcp_backend; /* the instance of one rank; defined by the backend */
 
 struct mcp_backend_calls {
@@ -120,6 +129,13 @@ struct mcp_backend_calls {
     /* Host copies, synchronous, for weights, checkpoints and statistics. */
     void (*read)(struct mcp_backend *backend, const void *memory, void *host, int64_t bytes);
     void (*write)(struct mcp_backend *backend, void *memory, const void *host, int64_t bytes);
+    /* What monitors ask of memory that is slow to read; NULL: the owner reads and adds up itself.
+     * Synchronous. sums[0], sums[1]: sum and sum of squares of `elements` numbers of a floating
+     * dtype; of weights as they are, and of what the step moved them by. */
+    void (*moments)(struct mcp_backend *backend, const void *memory, enum mcp_dtype dtype,
+                    int64_t elements, double *sums);
+    void (*step_squares)(struct mcp_backend *backend, const struct mcp_step_taken *step,
+                         double *sums);
 
     /* The next op queued on `stream` starts after `ticket`. */
     void (*wait)(struct mcp_backend *backend, enum mcp_stream stream, struct mcp_ticket ticket);

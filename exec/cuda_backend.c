@@ -166,6 +166,8 @@ static enum mcp_status allocate(struct mcp_backend *b, int64_t bytes, void **mem
 static enum mcp_status copy(struct mcp_backend *b, void *to, const void *from, int64_t bytes,
                             struct mcp_error *err)
 {
+    /* memory that is not locked is copied at once: a wait before it must know a limit */
+    MCP_TRY(mcp_cuda_empty_stream(&b->streams, MCP_STREAM_COMPUTE, err));
     MCP_TRY(mcp_cuda_copy(to, from, bytes, compute(b), err));
     return mcp_cuda_empty_stream(&b->streams, MCP_STREAM_COMPUTE, err);
 }
@@ -183,6 +185,49 @@ static void copy_in(struct mcp_backend *b, void *memory, const void *host, int64
 {
     if (b->failed == MCP_OK)
         b->failed = copy(b, memory, host, bytes, &b->failure);
+}
+
+/* --- what monitors ask --- */
+
+/* Two sums that a kernel has left on the device. */
+static enum mcp_status fetch_sums(struct mcp_backend *b, double *sums, struct mcp_error *err)
+{
+    MCP_TRY(mcp_cuda_check_launch("statistics", err));
+    return copy(b, sums, b->agreed_there, 2 * sizeof *sums, err);
+}
+
+static void finish_sums(struct mcp_backend *b, double *sums)
+{
+    if (b->failed == MCP_OK)
+        b->failed = fetch_sums(b, sums, &b->failure);
+    if (b->failed != MCP_OK)
+        memset(sums, 0xff, 2 * sizeof *sums);
+}
+
+static void moments(struct mcp_backend *b, const void *memory, enum mcp_dtype dtype,
+                    int64_t elements, double *sums)
+{
+    const struct mcp_view view = {.data = (char *)memory, .dtype = dtype, .elements = elements};
+    mcp_cuda_moments(mcp_cuda_array_of(view), elements, b->agreed_there,
+                     &b->queues[MCP_STREAM_COMPUTE]);
+    finish_sums(b, sums);
+}
+
+static void step_squares(struct mcp_backend *b, const struct mcp_step_taken *step, double *sums)
+{
+    const struct mcp_cuda_update_norms op = {.truth = step->weights,
+                                             .first = step->first,
+                                             .second = step->second,
+                                             .sums = b->agreed_there,
+                                             .elements = step->elements,
+                                             .decay = step->decay,
+                                             .epsilon = step->epsilon,
+                                             .rate = step->rate,
+                                             .correction1 = step->correction1,
+                                             .correction2 = step->correction2,
+                                             .frozen = step->frozen};
+    mcp_cuda_update_norms(&op, &b->queues[MCP_STREAM_COMPUTE]);
+    finish_sums(b, sums);
 }
 
 static enum mcp_status check_copies(const struct mcp_backend *b, struct mcp_error *err)
@@ -368,6 +413,8 @@ const struct mcp_backend_calls mcp_cuda_backend = {
     .allocate = allocate,
     .read = copy_out,
     .write = copy_in,
+    .moments = moments,
+    .step_squares = step_squares,
     .wait = wait_for,
     .launch = launch_op,
     .reached = reached,

@@ -271,7 +271,7 @@ struct mcp_cuda_update_norms {
     const float *truth, *first, *second;
     double *sums;
     int64_t elements;
-    float decay, epsilon, rate, correction1, correction2;
+    double decay, epsilon, rate, correction1, correction2;
     int frozen; /* what has no variance did not move */
 };
 void mcp_cuda_update_norms(const struct mcp_cuda_update_norms *op,

@@ -247,10 +247,8 @@ static __device__ __forceinline__ void add_norms(const struct mcp_cuda_update_no
 {
     const double w = static_cast<double>(op.truth[i]), v = static_cast<double>(op.second[i]);
     const double step =
-        static_cast<double>(op.first[i]) * static_cast<double>(op.correction1) /
-        (sqrt(v * static_cast<double>(op.correction2)) + static_cast<double>(op.epsilon));
-    const double rate = static_cast<double>(op.rate), decay = static_cast<double>(op.decay);
-    const double update = rate * (step + decay * w) / (1 - rate * decay);
+        static_cast<double>(op.first[i]) * op.correction1 / (sqrt(v * op.correction2) + op.epsilon);
+    const double update = op.rate * (step + op.decay * w) / (1 - op.rate * op.decay);
     sums->first += w * w;
     sums->second += op.frozen && !(v > 0) ? 0 : update * update;
 }

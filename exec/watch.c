@@ -116,6 +116,14 @@ static void add_moments(const struct mcp_saved_rank *rank, const void *memory, u
                         int64_t elements, struct moments *sums)
 {
     float values[CHUNK];
+    if (rank->calls->moments != NULL) {
+        double both[2];
+        rank->calls->moments(rank->backend, memory, (enum mcp_dtype)dtype, elements, both);
+        sums->sum += both[0];
+        sums->sum_squares += both[1];
+        sums->count += (double)elements;
+        return;
+    }
     for (int64_t at = 0; at < elements; at += CHUNK) {
         const int count = chunk_of(elements - at);
         load(rank, memory, dtype, at, count, values);
@@ -198,6 +206,16 @@ struct range { /* of a place, from its first element */
     int64_t first, count;
 };
 
+/* Of a backend that adds up itself. A step that was skipped moved nothing. */
+static void ask_updates(const struct mcp_saved_rank *rank, const struct mcp_step_taken *step,
+                        bool skipped, struct sums *sums)
+{
+    double squares[2];
+    rank->calls->step_squares(rank->backend, step, squares);
+    sums->norms->weight += squares[0];
+    sums->norms->update += skipped ? 0 : squares[1];
+}
+
 static void add_updates(const struct mcp_saved_rank *rank, const struct mcp_flat_place *place,
                         const struct adam *adam, struct range range, struct sums *sums)
 {
@@ -206,6 +224,21 @@ static void add_updates(const struct mcp_saved_rank *rank, const struct mcp_flat
     const char *held = place->weights + (place->first - place->held_first) * 4;
     const char *truth = place->has_master ? place->state : held;
     const char *moments = place->state + (place->has_master ? stride : 0);
+    if (rank->calls->step_squares != NULL && sums->histograms == NULL) {
+        const struct mcp_step_taken step = {
+            .weights = (const float *)(const void *)truth + range.first,
+            .first = (const float *)(const void *)moments + range.first,
+            .second = (const float *)(const void *)(moments + stride) + range.first,
+            .elements = range.count,
+            .rate = adam->rate,
+            .decay = adam->decay,
+            .epsilon = adam->epsilon,
+            .correction1 = adam->correction1,
+            .correction2 = adam->correction2,
+            .frozen = adam->frozen};
+        ask_updates(rank, &step, adam->skipped, sums);
+        return;
+    }
     for (int64_t at = 0; at < range.count; at += CHUNK) {
         const int count = chunk_of(range.count - at);
         load(rank, truth, MCP_F32, range.first + at, count, weights);
@@ -227,6 +260,14 @@ static void add_gradients(const struct mcp_saved_rank *rank, const struct mcp_fl
 {
     float values[CHUNK];
     const double scale = 1 / rank->rank->inputs.loss_scale;
+    if (place->gradients != NULL && rank->calls->moments != NULL && sums->histograms == NULL) {
+        const int64_t bytes = place->gradients_dtype == MCP_F32 ? 4 : 2;
+        double both[2];
+        rank->calls->moments(rank->backend, (const char *)place->gradients + range.first * bytes,
+                             (enum mcp_dtype)place->gradients_dtype, range.count, both);
+        sums->norms->gradient += both[1] * scale * scale;
+        return;
+    }
     for (int64_t at = 0; place->gradients != NULL && at < range.count; at += CHUNK) {
         const int count = chunk_of(range.count - at);
         load(rank, place->gradients, place->gradients_dtype, range.first + at, count, values);

@@ -97,6 +97,38 @@ static void read_losses(struct mcp_arena *arena, const char *folder, const char 
     }
 }
 
+enum { NUMBERS = 2000 };
+
+/* All that stand behind `key`, and how many. */
+static int read_numbers(const char *text, const char *key, double numbers[NUMBERS])
+{
+    int count = 0;
+    for (const char *at = strstr(text, key); at != NULL && count < NUMBERS; at = strstr(at, key)) {
+        at += strlen(key);
+        numbers[count++] = strtod(at, NULL);
+    }
+    return count;
+}
+
+/* What was watched of groups and activations: added up by a GPU's kernels, or from memory. */
+static void compare_watched(struct mcp_arena *arena, const char *folder)
+{
+    static const char *const keys[] = {
+        "\"grad_norm\":", "\"update_ratio\":", "\"mean\":", "\"variance\":"};
+    static double numbers[2][NUMBERS];
+    const char *cpu = text_of(arena, folder, "cpu"), *cuda = text_of(arena, folder, "cuda");
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        const int count = read_numbers(cpu, keys[k], numbers[0]);
+        cr_expect(gt(int, count, STEPS), "%s", keys[k]);
+        cr_expect(eq(int, read_numbers(cuda, keys[k], numbers[1]), count), "%s", keys[k]);
+        for (int i = 0; i < count; i++) {
+            const double want = numbers[0][i], away = numbers[1][i] - want;
+            cr_expect(le(dbl, away < 0 ? -away : away, 1e-10 + 1e-4 * (want < 0 ? -want : want)),
+                      "%s %d: %g, not %g", keys[k], i, numbers[1][i], want);
+        }
+    }
+}
+
 Test(train_cuda, one_rank_trains_as_on_a_cpu)
 {
     struct mcp_arena *arena = mcp_arena_new();
@@ -124,6 +156,7 @@ Test(train_cuda, one_rank_trains_as_on_a_cpu)
     read_losses(arena, folder, "cuda", losses[1]);
     for (int i = 0; i < STEPS; i++)
         cr_expect(epsilon_eq(dbl, losses[1][i], losses[0][i], 1e-5 * losses[0][i]));
+    compare_watched(arena, folder);
     cr_expect(holds(said, "note: 1 of 1 ranks, the first of them rank 0, have a Fake H100"), "%s",
               said);
     cr_expect(holds(text_of(arena, folder, "timeline"), "attention_forward"));

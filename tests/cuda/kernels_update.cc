@@ -155,17 +155,12 @@ TEST(update_norms)
         op.num_ranges = 1;
         (frozen ? mcp_cuda_adam_frozen : mcp_cuda_adam)(&op, kit_queue());
         kit_memory<double> sums(2);
-        const struct mcp_cuda_update_norms norms = {static_cast<float *>(f.weights.at(0).data),
-                                                    op.first,
-                                                    op.second,
-                                                    sums,
-                                                    flat::elements,
-                                                    0.1f,
-                                                    op.epsilon,
-                                                    op.rate,
-                                                    op.correction1,
-                                                    op.correction2,
-                                                    frozen};
+        struct mcp_cuda_update_norms norms = {};
+        norms.truth = static_cast<float *>(f.weights.at(0).data);
+        norms.first = op.first, norms.second = op.second, norms.sums = sums;
+        norms.elements = flat::elements;
+        norms.decay = 0.1, norms.epsilon = 1e-8, norms.rate = 0.01;
+        norms.correction1 = 1.5, norms.correction2 = 2, norms.frozen = frozen;
         double weights = 0, updates = 0;
         for (int64_t i = 0; i < flat::elements; i++) {
             weights += f.weights.get(i) * f.weights.get(i);
