@@ -42,6 +42,7 @@ RANKS_SRC := $(wildcard tests/exec/ranks*.c)
 CUDA_RANKS := $(wildcard tests/cuda/ranks_*.c)
 CUDA_EXECUTOR := tests/cuda/executor.c
 FAKE_SRC  := $(wildcard tests/cuda/fake/*.c)
+DOOR_SRC  := $(addprefix exec/cuda_,$(addsuffix .c,runtime blas nccl wait))
 TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/% $(CUDA_RANKS) $(CUDA_EXECUTOR) $(filter-out %_cases.c,$(RANKS_SRC)), \
                $(wildcard tests/*/*.c))
 PRESETS   := $(wildcard models/*.json topologies/*.json topologies/gpus/*.json stacks/*.json \
@@ -87,7 +88,7 @@ $(BUILD)/mcpplan: $(call obj,$(CLI_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
 $(BUILD)/mcpplan-exec-cpu: $(call obj,exec/main_cpu.c exec/main_shared.c $(CPU_SRC)) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(MPI_LIBS) $(LDLIBS)
-$(BUILD)/tests/unit: $(call obj,$(TEST_SRC) $(FAKE_SRC) $(KERNELS)) $(BUILD)/libmcpplan.a $(BUILD)/files \
+$(BUILD)/tests/unit: $(call obj,$(TEST_SRC) $(FAKE_SRC) $(DOOR_SRC) $(KERNELS)) $(BUILD)/libmcpplan.a $(BUILD)/files \
                      $(BUILD)/tests/fake_nvml.so $(BUILD)/tests/cuda/executor $(if $(MPI_CC),$(patsubst %,$(BUILD)/tests/ranks,$(firstword $(RANKS_SRC))) $(BUILD)/tests/cuda/ranks)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) -lcriterion $(BLAS) $(LDLIBS)
@@ -241,8 +242,8 @@ format:                              ## lay the code out
 # One file a run: clang-tidy 14 has a false valist warning when files share one.
 tidy:                                ## clang-format and clang-tidy, changing nothing
 	$(Q)clang-format --dry-run -Werror $(ALL_C) $(HEADERS) $(CUDA_TEXT)
-	$(Q)for f in $(LIB_SRC) $(CLI_SRC) $(CPU_SRC) $(MAIN_SRC); do clang-tidy --quiet $$f -- $(CPPFLAGS) \
-	  $(MPI_INCLUDES) -std=c11 || exit 1; done
+	$(Q)for f in $(LIB_SRC) $(CLI_SRC) $(CPU_SRC) $(CUDA_SRC) $(MAIN_SRC); do clang-tidy --quiet $$f -- $(CPPFLAGS) \
+	  $(MPI_INCLUDES) -Itests/cuda/fake/include -std=c11 || exit 1; done
 rules:                               ## who may include whom, banned calls, long files
 	$(Q)tools/rules.sh
 headers:                             ## each header compiles alone

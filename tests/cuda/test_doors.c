@@ -1,0 +1,223 @@
+/* tests/cuda/test_doors.c: what the doors of CUDA, cuBLASLt and NCCL make of their libraries'
+ * answers: products as matrices lie, and one sentence for what fails. */
+#include "core/arena.h"
+#include "exec/cuda_blas.h"
+#include "exec/cuda_nccl.h"
+#include "exec/cuda_runtime.h"
+#include "exec/cuda_wait.h"
+#include "tests/cuda/fake/engine.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+#include <pthread.h>
+#include <string.h>
+
+/* --- products --- */
+
+enum { MOST = 64 };
+
+struct case_product {
+    char name[40];
+    int m, n, k;
+    bool a_transposed, b_transposed, accumulate;
+};
+ParameterizedTestParameters(doors, product)
+{
+    static struct case_product cases[] = {
+        {"forward", 5, 7, 3, false, true, false},
+        {"input gradient", 5, 3, 7, false, false, false},
+        {"weight gradient", 7, 3, 5, true, false, true},
+        {"both transposed", 2, 5, 4, true, true, false},
+        {"a column", 6, 1, 2, false, true, true},
+        {"nothing to add up", 4, 3, 0, false, true, false},
+        {"nothing to add", 4, 3, 0, true, false, true},
+        {"no rows", 0, 3, 2, false, true, false},
+    };
+    return cr_make_param_array(struct case_product, cases, sizeof cases / sizeof *cases);
+}
+
+static int at(bool transposed, int row, int column, int rows, int columns)
+{
+    return transposed ? column * rows + row : row * columns + column;
+}
+
+static float want_of(const struct case_product *c, const float *a, const float *b, int i, int j)
+{
+    float sum = c->accumulate ? 1 : 0;
+    for (int l = 0; l < c->k; l++)
+        sum += a[at(c->a_transposed, i, l, c->m, c->k)] * b[at(c->b_transposed, l, j, c->k, c->n)];
+    return sum;
+}
+
+/* On the device, with these values. */
+static void *put(struct mcp_arena *arena, const float *values, void *stream)
+{
+    void *memory;
+    cr_assert(mcp_cuda_new_memory(arena, MOST * sizeof *values, &memory, NULL) == MCP_OK);
+    cr_assert(mcp_cuda_copy(memory, values, MOST * sizeof *values, stream, NULL) == MCP_OK);
+    return memory;
+}
+
+ParameterizedTest(struct case_product *c, doors, product)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    struct mcp_cuda_blas *blas;
+    float a[MOST], b[MOST], out[MOST];
+    void *stream;
+    for (int i = 0; i < MOST; i++) {
+        a[i] = (float)(i % 11 - 5);
+        b[i] = (float)(i % 7 - 2);
+        out[i] = 1;
+    }
+    fake_begin(1, 1 << 26);
+    cr_assert(mcp_cuda_new_stream(arena, false, &stream, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_cuda_blas_open(arena, 1 << 20, &blas, &err) == MCP_OK, "%s", err.text);
+    const struct mcp_cuda_product product = {c->m,
+                                             c->n,
+                                             c->k,
+                                             {put(arena, a, stream), MCP_F32, c->a_transposed},
+                                             {put(arena, b, stream), MCP_F32, c->b_transposed},
+                                             {put(arena, out, stream), MCP_F32, false},
+                                             c->accumulate};
+    for (int twice = 0; twice < 2 - c->accumulate; twice++) /* chosen, then found again */
+        cr_assert(mcp_cuda_blas_multiply(blas, &product, stream, &err) == MCP_OK, "%s: %s", c->name,
+                  err.text);
+    cr_assert(mcp_cuda_copy(out, product.c.data, sizeof out, stream, &err) == MCP_OK);
+    cr_assert(mcp_cuda_finish_stream(stream, &err) == MCP_OK, "%s", err.text);
+    for (int i = 0; i < c->m; i++)
+        for (int j = 0; j < c->n; j++)
+            cr_expect(eq(flt, out[i * c->n + j], want_of(c, a, b, i, j)), "%s", c->name);
+    cr_expect(eq(flt, out[c->m * c->n], 1), "%s: what lies behind", c->name);
+    mcp_arena_free(arena);
+    cr_expect(eq(int, fake_end(), 0));
+}
+
+Test(doors, formats_that_no_product_has)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    struct mcp_cuda_blas *blas;
+    fake_begin(1, 1 << 26);
+    cr_assert(mcp_cuda_blas_open(arena, 1 << 20, &blas, &err) == MCP_OK, "%s", err.text);
+    const struct mcp_cuda_product product = {
+        1, 1, 1, {NULL, MCP_BF16, false}, {NULL, MCP_F32, false}, {NULL, MCP_F32, false}, false};
+    cr_expect(mcp_cuda_blas_multiply(blas, &product, NULL, &err) == MCP_RUN_FAILURE);
+    cr_expect(strstr(err.text, "no product of bf16 and f32 into f32") != NULL, "%s", err.text);
+    mcp_arena_free(arena);
+    cr_expect(eq(int, fake_end(), 0));
+}
+
+/* --- devices --- */
+
+Test(doors, no_device_and_no_driver_are_alike)
+{
+    static const int errors[] = {35, 100}; /* insufficient driver, no device */
+    for (int i = 0; i < 2; i++) {
+        struct mcp_error err = {""};
+        int count;
+        fake_begin(1, 1 << 20);
+        fake_set_device_error(errors[i]);
+        cr_expect(mcp_cuda_count(&count, &err) == MCP_RUN_FAILURE);
+        cr_expect(strstr(err.text, "no CUDA device: ") == err.text, "%d: %s", errors[i], err.text);
+        fake_set_device_error(0);
+        cr_expect(mcp_cuda_count(&count, &err) == MCP_OK && count == 1);
+        fake_end();
+    }
+}
+
+Test(doors, memory_that_is_not_there)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    void *memory;
+    fake_begin(1, 1 << 20);
+    cr_expect(mcp_cuda_new_memory(arena, 1 << 21, &memory, &err) == MCP_RUN_FAILURE);
+    cr_expect(strstr(err.text, "1048576 bytes free, and 2097152 more") != NULL, "%s", err.text);
+    cr_expect(mcp_cuda_new_memory(arena, 1 << 10, &memory, &err) == MCP_OK, "%s", err.text);
+    mcp_arena_free(arena);
+    cr_expect(eq(int, fake_end(), 0));
+}
+
+/* --- transfers --- */
+
+struct member {
+    struct mcp_nccl_place place;
+    enum mcp_status status;
+    struct mcp_error err;
+    float sum;
+};
+
+static enum mcp_status sum_ranks(struct mcp_arena *arena, struct member *member)
+{
+    struct mcp_nccl_world *world;
+    struct mcp_nccl *pair;
+    struct mcp_error *err = &member->err;
+    void *stream, *memory, *host;
+    MCP_TRY(mcp_cuda_choose(member->place.rank, err));
+    MCP_TRY(mcp_cuda_new_stream(arena, true, &stream, err));
+    MCP_TRY(mcp_cuda_new_memory(arena, sizeof(float), &memory, err));
+    MCP_TRY(mcp_cuda_new_host_memory(arena, sizeof(float), &host, err));
+    MCP_TRY(mcp_nccl_world_open(arena, &member->place, &world, err));
+    MCP_TRY(mcp_nccl_split(world, 0, -member->place.rank, &pair, err));
+    *(float *)host = (float)(member->place.rank + 1);
+    MCP_TRY(mcp_cuda_copy(memory, host, sizeof(float), stream, err));
+    const struct mcp_nccl_data data = {memory, memory, 1, MCP_NCCL_F32};
+    MCP_TRY(mcp_nccl_all_reduce(pair, &data, '+', stream, err));
+    MCP_TRY(mcp_cuda_copy(host, memory, sizeof(float), stream, err));
+    MCP_TRY(mcp_cuda_await(world, stream, "the sum", err));
+    member->sum = *(const float *)host;
+    return MCP_OK;
+}
+
+static void *live(void *argument)
+{
+    struct member *member = argument;
+    struct mcp_arena *arena = mcp_arena_new();
+    member->status = sum_ranks(arena, member);
+    mcp_arena_free(arena);
+    return NULL;
+}
+
+static void run_pair(struct member members[2])
+{
+    pthread_t threads[2];
+    struct mcp_nccl_id id;
+    cr_assert(mcp_nccl_make_id(&id, NULL) == MCP_OK);
+    for (int i = 0; i < 2; i++) {
+        members[i].place = (struct mcp_nccl_place){id, i, 2, 30};
+        pthread_create(&threads[i], NULL, live, &members[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+}
+
+Test(doors, ranks_sum)
+{
+    static struct member members[2];
+    fake_begin(2, 1 << 20);
+    run_pair(members);
+    for (int i = 0; i < 2; i++) {
+        cr_expect(eq(int, (int)members[i].status, MCP_OK), "%s", members[i].err.text);
+        cr_expect(eq(flt, members[i].sum, 3));
+    }
+    cr_expect(eq(int, fake_end(), 0));
+}
+
+Test(doors, a_transfer_that_fails_is_everybodys)
+{
+    static struct member members[2];
+    fake_begin(2, 1 << 20);
+    fake_fail_collective(1, 0);
+    run_pair(members);
+    for (int i = 0; i < 2; i++) {
+        char rank[] = "rank 0: ";
+        rank[5] += (char)i;
+        cr_expect(eq(int, (int)members[i].status, MCP_RUN_FAILURE));
+        cr_expect(strstr(members[i].err.text, rank) == members[i].err.text, "%s",
+                  members[i].err.text);
+        cr_expect(strstr(members[i].err.text, "NCCL says: ") != NULL, "%s", members[i].err.text);
+    }
+    fake_end();
+}
