@@ -129,12 +129,12 @@ static void compare_watched(struct mcp_arena *arena, const char *folder)
     }
 }
 
-Test(train_cuda, one_rank_trains_as_on_a_cpu)
+/* A plan of one rank with these options, trained on a CPU and on the fake GPU; what is said last
+ * is the GPU's. */
+static void train_both(struct mcp_arena *arena, const char *folder, const char *plan_options,
+                       double losses[2][STEPS])
 {
-    struct mcp_arena *arena = mcp_arena_new();
-    const char *folder = new_folder(arena), *program = program_path();
-    const char *slash = strrchr(program, '/');
-    double losses[2][STEPS];
+    const char *program = program_path(), *slash = strrchr(program, '/');
     cr_assert(slash != NULL);
     const char *command = mcp_format(
         arena,
@@ -142,18 +142,25 @@ Test(train_cuda, one_rank_trains_as_on_a_cpu)
         "cp %.*s/tests/cuda/executor $d/mcpplan-exec-cuda && seq 900 > $d/text && "
         "$p data tokenize $d/text -o $d/tokens > $d/said 2>&1 && "
         "sed s/200,/300,/ tests/exec/models/gpt2-tiny.json > $d/model.json && "
-        "$p plan --model $d/model.json --cluster this --stack mcpplan-cpu "
-        "--precision fp32 --global-batch-size 2 --sequence-length 16 -o $d/plan.json "
-        "> $d/said 2>&1 && "
+        "$p plan --model $d/model.json %s --global-batch-size 2 --sequence-length 16 "
+        "-o $d/plan.json > $d/said 2>&1 && "
         "$p train $d/plan.json --data $d/tokens --steps 3 --metrics $d/cpu 2> $d/said && "
         "$d/mcpplan train $d/plan.json --data $d/tokens --steps 3 --metrics $d/cuda "
         "--timeline $d/timeline --checkpoint-dir $d/saved --backend cuda 2> $d/said",
-        folder, program, (int)(slash - program), program);
+        folder, program, (int)(slash - program), program, plan_options);
     int status = system(command);
-    const char *said = text_of(arena, folder, "said");
-    cr_assert(eq(int, status, 0), "%s", said);
+    cr_assert(eq(int, status, 0), "%s", text_of(arena, folder, "said"));
     read_losses(arena, folder, "cpu", losses[0]);
     read_losses(arena, folder, "cuda", losses[1]);
+}
+
+Test(train_cuda, one_rank_trains_as_on_a_cpu)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    const char *folder = new_folder(arena);
+    double losses[2][STEPS];
+    train_both(arena, folder, "--cluster this --stack mcpplan-cpu --precision fp32", losses);
+    const char *said = text_of(arena, folder, "said");
     for (int i = 0; i < STEPS; i++)
         cr_expect(epsilon_eq(dbl, losses[1][i], losses[0][i], 1e-5 * losses[0][i]));
     compare_watched(arena, folder);
@@ -162,4 +169,23 @@ Test(train_cuda, one_rank_trains_as_on_a_cpu)
     cr_expect(holds(text_of(arena, folder, "timeline"), "attention_forward"));
     cr_expect(eq(int, system(mcp_format(arena, "rm -r %s", folder)), 0));
     mcp_arena_free(arena);
+}
+
+/* Of two losses that were rounded in other places. */
+Test(train_cuda, one_rank_trains_in_16_bits)
+{
+    static const char *const precisions[] = {"bf16", "fp16"};
+    for (int p = 0; p < 2; p++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        const char *folder = new_folder(arena);
+        double losses[2][STEPS];
+        train_both(arena, folder,
+                   mcp_format(arena, "--cluster dgx-h100 --gpus 1 --precision %s", precisions[p]),
+                   losses);
+        for (int i = 0; i < STEPS; i++)
+            cr_expect(epsilon_eq(dbl, losses[1][i], losses[0][i], 2e-4 * losses[0][i]),
+                      "%s step %d", precisions[p], i);
+        cr_expect(eq(int, system(mcp_format(arena, "rm -r %s", folder)), 0));
+        mcp_arena_free(arena);
+    }
 }
