@@ -20,9 +20,9 @@ device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2> /de
 cluster=${GPU_CHECK_CLUSTER:-dgx-h200} # a preset with this GPU: what is planned for
 mkdir -p "$out"
 
-# losses METRICS: of all steps
-losses() {
-    sed -n 's/.*"loss": *\([-0-9.e+]*\).*/\1/p' "$1"
+# numbers KEY METRICS: of all steps
+numbers() {
+    sed -n 's/.*"'"$1"'": *\([-0-9.e+]*\).*/\1/p' "$2"
 }
 
 "$mcpplan" data tokenize examples/text/*.txt -o "$out/text.tokens" > "$out/tokenize.txt"
@@ -35,8 +35,8 @@ for backend in cpu cuda; do
         --learning-rate 1e-3 --warmup-steps 5 --metrics "$out/small-$backend.jsonl" \
         > "$out/small-$backend.txt"
 done
-losses "$out/small-cpu.jsonl" > "$out/cpu.losses"
-losses "$out/small-cuda.jsonl" > "$out/cuda.losses"
+numbers loss "$out/small-cpu.jsonl" > "$out/cpu.losses"
+numbers loss "$out/small-cuda.jsonl" > "$out/cuda.losses"
 apart=$(paste "$out/cpu.losses" "$out/cuda.losses" | awk '
     { d = ($1 - $2) / $1; if (d < 0) d = -d; if (!(d <= worst)) worst = d }
     END { if (NR != 20 || NF != 2) worst = "nan"; print worst + 0 == worst ? worst : "nan" }')
@@ -55,7 +55,11 @@ END
 "$mcpplan" compare "$out/1b.plan.json" "$out/1b.run.json" --report "$out/1b.html" > "$out/compare.txt"
 
 printf '%-52s %s\n' 'GPU, driver' "$device" 'date' "$(date -u +%Y-%m-%d)" \
-    'fp32 losses of 20 steps beside a CPU, apart' "$apart (at most 1e-4)"
+    'fp32 losses of 20 steps beside a CPU, apart' "$apart (at most 1e-4)" \
+    'Llama 3.2 1B, bf16: tokens/s of the fastest step' \
+    "$(numbers tokens_per_s "$out/1b.jsonl" | sort -g | tail -n 1)" \
+    'share of the peak FLOP/s that the plan assumes' \
+    "$(numbers model_flops_utilization "$out/1b.jsonl" | sort -g | tail -n 1)"
 cat "$out/compare.txt"
 echo "gpu-check: $(($(date +%s) - start)) s; more in $out"
 awk "BEGIN { exit !($apart <= 1e-4) }" || { echo "gpu-check: losses differ" >&2; exit 1; }
