@@ -180,11 +180,10 @@ static struct adam adam_of(const struct mcp_rank *rank, const struct mcp_flat_pl
                            const struct mcp_weight *weight)
 {
     const struct mcp_step_inputs *in = &rank->inputs;
-    const bool decays = weight->init == MCP_INIT_NORMAL || weight->init == MCP_INIT_RESIDUAL;
     const bool frozen = place->gradients == NULL;
     const double firsts = (double)in->updates + 1, seconds = (double)in->variance_updates + !frozen;
     return (struct adam){.rate = in->learning_rate,
-                         .decay = decays ? in->weight_decay : 0,
+                         .decay = mcp_weight_decays(weight) ? in->weight_decay : 0,
                          .epsilon = in->epsilon,
                          .correction1 = 1 / (1 - pow(in->beta1, firsts)),
                          .correction2 = 1 / (1 - pow(in->beta2, seconds)),
@@ -315,7 +314,7 @@ static void add_layer(struct mcp_watch *watch, int layer)
     struct mcp_flat_place places[MCP_NUM_FLATS];
     const int count = mcp_flat_places(rank->interpreter, rank->rank, layer, places);
     for (int i = 0; i < count; i++)
-        if (places[i].count < places[i].elements || places[i].index == 0)
+        if (mcp_answers_for_place(&places[i]))
             add_place(watch, layer, &rank->rank->program->types[type], &places[i]);
 }
 
