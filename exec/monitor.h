@@ -15,7 +15,6 @@
 /* Parameters watched together, such as one part of one layer. */
 struct mcp_group_metrics {
     const char *name;
-    int64_t parameters;
     double grad_norm;   /* before clipping */
     double weight_norm; /* ||p|| */
     double update_norm; /* ||dp|| of this step */

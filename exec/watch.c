@@ -51,8 +51,7 @@ static void add_groups(struct mcp_watch *watch, struct mcp_arena *arena, int lay
             continue;
         watch->is_bias[watch->num_groups] = weight->init == MCP_INIT_ZERO;
         watch->groups[watch->num_groups++] = (struct mcp_group_metrics){
-            .name = mcp_format(arena, "layers.%d.%s", layer, weight->name),
-            .parameters = mcp_part_parameters(&watch->program->plan, type, part)};
+            .name = mcp_format(arena, "layers.%d.%s", layer, weight->name)};
     }
 }
 

@@ -63,8 +63,7 @@ ParameterizedTest(struct case_alarm *c, monitor, alarms)
     int raised = 0;
     for (int step = 0; step < STEPS; step++) {
         const struct case_alarm *now = step < CHANGE ? &healthy : c;
-        const struct mcp_group_metrics group = {"qkv", 1000, now->group_norm, 2,
-                                                2 * now->update_ratio};
+        const struct mcp_group_metrics group = {"qkv", now->group_norm, 2, 2 * now->update_ratio};
         const struct mcp_activation_metrics activation = {5, now->mean, now->variance};
         struct mcp_step_metrics metrics = mcp_step_metrics_unknown(step);
         struct mcp_alarm alarms[4];
@@ -128,7 +127,7 @@ Test(monitor, no_room_for_alarms)
 Test(monitor, numbers)
 {
     struct mcp_step_metrics metrics = mcp_step_metrics_unknown(0);
-    const struct mcp_group_metrics group = {"x", 4, 1, 2, 1e-4}, empty = {"y", 4, 1, 0, 0};
+    const struct mcp_group_metrics group = {"x", 1, 2, 1e-4}, empty = {"y", 1, 0, 0};
     cr_expect(ieee_ulp_eq(dbl, mcp_grad_norm_per_million(250, 125000000), 2, 2));
     cr_expect(isnan(mcp_grad_norm_per_million(1, 0)) != 0);
     cr_expect(ieee_ulp_eq(dbl, mcp_update_ratio(&group), 5e-5, 2));

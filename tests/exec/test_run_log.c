@@ -50,7 +50,7 @@ Test(run_log, line, .init = set_up, .fini = tear_down)
         "\"groups\":[{\"name\":\"a\\\"b\",\"grad_norm\":3,\"update_ratio\":0.5}],"
         "\"activations\":[{\"layer\":2,\"mean\":0,\"variance\":null}],"
         "\"alarms\":[{\"kind\":\"loss_spike\",\"text\":\"up\\u000adown\"}]}\n";
-    const struct mcp_group_metrics group = {"a\"b", 1, 3, 2, 1};
+    const struct mcp_group_metrics group = {"a\"b", 3, 2, 1};
     const struct mcp_activation_metrics activation = {2, 0, (double)INFINITY};
     const struct mcp_alarm alarm = {MCP_ALARM_LOSS_SPIKE, "up\ndown"};
     struct mcp_step_metrics metrics = step_of(7);
