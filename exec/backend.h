@@ -19,8 +19,9 @@
  *   dims[0] is n, elements of the full-size buffer; dims[2] the first of them in a buffer
  *   that holds more; dims[3] the shard's first in its own buffer, where that is another.
  *   Elements are of the op's dtype. An all_reduce with dims[4] = n is of this rank's shard,
- *   of dims[0] elements and over data x context, of n sharded in place. A send or receive of less than its buffer is this tensor rank's part of it:
- *   as many elements from at.tensor x dims[0] on.
+ *   of dims[0] elements and over data x context, of n sharded in place. A send or receive of
+ *   less than its buffer is this tensor rank's part of it: as many elements from at.tensor x
+ *   dims[0] on.
  *   A shard is contiguous: with q = ceil(n / k), member i holds [i q, min(n, (i + 1) q)):
  *   the last may be short, or empty.
  *   all_gather, reduce_scatter: reads[0] == writes[0] means in place: the shard lies at its
