@@ -250,7 +250,7 @@ headers:                             ## each header compiles alone
 	$(Q)for h in $(HEADERS); do $(CC) $(CPPFLAGS) -std=c11 -Wall -Werror -fsyntax-only -x c $$h || exit 1; done
 install: all                         ## DESTDIR and PREFIX are honoured
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib
-	install -m 755 $(BUILD)/mcpplan $(wildcard $(BUILD)/mcpplan-exec-cpu) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BUILD)/mcpplan $(wildcard $(BUILD)/mcpplan-exec-cpu $(BUILD)/mcpplan-exec-cuda) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(BUILD)/libmcpplan.a $(DESTDIR)$(PREFIX)/lib
 	for h in $(filter-out core/json_value.h,$(HEADERS)); do \
 	  install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/mcpplan/$$h; done
