@@ -199,6 +199,7 @@ static enum mcp_status calibrate(struct mcp_context *ctx, const struct args *arg
     struct subject *subject = MCP_NEW(ctx->arena, struct subject);
     struct mcp_calibrate *c = MCP_NEW(ctx->arena, struct mcp_calibrate);
     struct mcp_text text = mcp_text_new(ctx->arena);
+    MCP_TRY(mcp_output_check_place(ctx));
     MCP_TRY(ask(ctx, args, subject));
     c->question = &subject->question;
     c->steps = args->steps;

@@ -1,6 +1,8 @@
 /* cli/output.c: terminals, and writes that are checked. */
 #include "cli/output.h"
 
+#include "core/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -76,6 +78,13 @@ enum mcp_status mcp_output_file(struct mcp_context *ctx, const char *path,
     MCP_TRY(mcp_json_write(path, json, &ctx->err));
     mcp_note("wrote %s", mcp_printable(ctx->arena, path));
     return MCP_OK;
+}
+
+enum mcp_status mcp_output_check_place(struct mcp_context *ctx)
+{
+    if (ctx->output_path == NULL || mcp_same(ctx->output_path, "-"))
+        return MCP_OK;
+    return mcp_file_check_place(ctx->arena, ctx->output_path, &ctx->err);
 }
 
 enum mcp_status mcp_output_result(struct mcp_context *ctx, const struct mcp_text *text,

@@ -42,6 +42,9 @@ void mcp_output_guard_descriptors(void);
 enum mcp_status mcp_output_result(struct mcp_context *ctx, const struct mcp_text *text,
                                   const struct mcp_json *json);
 
+/* Before work that takes long: MCP_IO where -o FILE could not be written after it. */
+enum mcp_status mcp_output_check_place(struct mcp_context *ctx);
+
 /* The parts of it, for commands whose -o FILE is another document. */
 enum mcp_status mcp_output_text(const struct mcp_text *text, struct mcp_error *err);
 enum mcp_status mcp_output_file(struct mcp_context *ctx, const char *path,

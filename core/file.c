@@ -74,6 +74,21 @@ struct mcp_file_digest mcp_file_digest(const struct mcp_file_view *view)
 
 /* --- writing --- */
 
+enum mcp_status mcp_file_check_place(struct mcp_arena *arena, const char *path,
+                                     struct mcp_error *err)
+{
+    struct stat info;
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash != NULL ? (size_t)(slash - path) : 0;
+    const char *folder = slash != NULL ? mcp_strndup(arena, path, length) : ".";
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return S_ISDIR(info.st_mode)
+                   ? mcp_fail(err, MCP_IO, "%s: is a directory, expected a file's name", path)
+                   : MCP_OK; /* written in place */
+    return access(mcp_format(arena, "%s/.", folder), W_OK | X_OK) == 0 ? MCP_OK
+                                                                       : fail_errno(path, err);
+}
+
 struct mcp_file_writer {
     const char *path;
     const char *temporary; /* NULL once renamed or removed, and where `path` is no file */

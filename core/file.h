@@ -21,6 +21,10 @@ struct mcp_file_view {
 enum mcp_status mcp_file_map(struct mcp_arena *arena, const char *path, struct mcp_file_view *out,
                              struct mcp_error *err);
 
+/* Whether a file can be put there once there is something to put; MCP_IO says why not. */
+enum mcp_status mcp_file_check_place(struct mcp_arena *arena, const char *path,
+                                     struct mcp_error *err);
+
 /* What tells two files of one name apart. */
 struct mcp_file_digest {
     int64_t bytes;

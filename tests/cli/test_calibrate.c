@@ -20,6 +20,7 @@ ParameterizedTestParameters(calibrate, options)
     static struct child_case cases[] = {
         {"more ranks than cores", {"calibrate", "--ranks=99999", "~"}, MCP_USAGE, "", "cores"},
         {"no such model", {"calibrate", "--model=no", "~"}, MCP_IO, "", "no"},
+        {"nowhere to write", {"calibrate", "-o", "none/c.json", "~"}, MCP_IO, "", "none/c.json"},
         {"no tokens",
          {"calibrate", "--model=tiny", "--ranks=1", "--global-batch-size=1", "--sequence-length=0",
           "~"},

@@ -113,6 +113,45 @@ Test(file, what_is_not_finished_leaves_nothing, .init = make_folder, .fini = rem
     mcp_arena_free(arena);
 }
 
+struct case_place {
+    char name[24], says[32];
+};
+ParameterizedTestParameters(file, places)
+{
+    static struct case_place cases[] = {
+        {"new", ""},
+        {"old", ""},
+        {"folder", "is a directory"},
+        {"none/new", "No such file"},
+        {"old/new", "Not a directory"},
+        {"/dev/null", ""},
+        {"/proc/new/new", "No such file"},
+    };
+    return cr_make_param_array(struct case_place, cases, sizeof cases / sizeof *cases);
+}
+ParameterizedTest(struct case_place *c, file, places, .init = make_folder, .fini = remove_folder)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    char path[128];
+    snprintf(path, sizeof path, "%s/folder", folder);
+    cr_assert(eq(int, mkdir(path, 0777), 0));
+    snprintf(path, sizeof path, "%s/old", folder);
+    fclose(fopen(path, "w"));
+    snprintf(path, sizeof path, "%s/%s", folder, c->name);
+    const enum mcp_status got =
+        mcp_file_check_place(arena, c->name[0] == '/' ? c->name : path, &err);
+    cr_expect(eq(int, (int)got, c->says[0] == '\0' ? MCP_OK : MCP_IO));
+    cr_expect(ne(ptr, strstr(err.text, c->says), NULL), "%s", err.text);
+    snprintf(path, sizeof path, "%s/new", folder);
+    cr_expect(ne(int, access(path, F_OK), 0), "asking has made the file");
+    snprintf(path, sizeof path, "%s/old", folder);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/folder", folder);
+    rmdir(path);
+    mcp_arena_free(arena);
+}
+
 Test(file, what_cannot_be_mapped_is_said, .init = make_folder, .fini = remove_folder)
 {
     struct mcp_arena *arena = mcp_arena_new();
