@@ -1,4 +1,5 @@
 /* cli/cmd_data.c: mcpplan data: text into files of tokens. */
+#include "cli/child.h"
 #include "cli/commands.h"
 #include "core/file.h"
 #include "core/units.h"
@@ -28,6 +29,10 @@ struct job {
 static enum mcp_status put_ids(void *context, const int32_t *ids, size_t count,
                                struct mcp_error *err)
 {
+    if (mcp_child_asked() != 0)
+        return mcp_fail(err, MCP_RUN_FAILURE,
+                        "ended by signal %d (%s), as asked: nothing is written", mcp_child_asked(),
+                        strsignal(mcp_child_asked()));
     return mcp_token_writer_add(((struct job *)context)->writer, ids, count, err);
 }
 
@@ -157,6 +162,7 @@ static enum mcp_status tokenize(struct mcp_context *ctx, const struct data_args 
     MCP_TRY(mcp_tokenizer_load(ctx->arena, args->tokenizer, &job.tokenizer, &ctx->err));
     MCP_TRY(find_end(ctx, args, job.tokenizer, &facts.end_of_document));
     facts.vocab_size = mcp_tokenizer_vocab_size(job.tokenizer);
+    mcp_child_watch();
     MCP_TRY(mcp_token_writer_open(ctx->arena, ctx->output_path, args->shard_tokens, &facts,
                                   &job.writer, &ctx->err));
     for (int i = 1; i < ctx->num_operands; i++)

@@ -88,6 +88,10 @@ static enum mcp_status add_file(struct mcp_arena *arena, struct mcp_data *data, 
         return mcp_fail(err, MCP_INVALID,
                         "%s: made for a vocabulary of %d, but the model's vocab_size is %d", path,
                         file->tokens.facts.vocab_size, data->options.vocab_size);
+    if (file->tokens.facts.vocab_size != data->files[0].tokens.facts.vocab_size)
+        return mcp_fail(err, MCP_INVALID,
+                        "%s: made for a vocabulary of %d, the files before it of %d", path,
+                        file->tokens.facts.vocab_size, data->files[0].tokens.facts.vocab_size);
     file->first = data->num_sequences;
     data->num_sequences += sequences_in(data, &file->tokens);
     data->num_tokens += file->tokens.facts.num_tokens;

@@ -8,8 +8,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#define ENDING ".tokens"
 
 /* The last 64 bytes of a file. Fields lie without padding. */
 struct tail {
@@ -99,16 +103,25 @@ struct mcp_token_writer {
     struct mcp_token_facts facts; /* of the file being written */
     struct mcp_token_facts total;
     int num_files;
+    const char **parts; /* [num_parts] of a folder's files that wait for their names */
+    size_t num_parts, parts_capacity;
+    bool made_folder;
     int32_t last; /* id of the document being written; -1 at its start */
     struct mcp_file_writer *file;
     uint16_t shorts[BUFFER_IDS];
 };
 
+static const char *shard_name(const struct mcp_token_writer *writer, int number)
+{
+    return mcp_format(writer->arena, "%s/%05d" ENDING, writer->path, number);
+}
+
+/* A folder's files get their names, by which they are read, all at the end. */
 static const char *file_name(const struct mcp_token_writer *writer)
 {
     if (writer->shard_tokens == 0)
         return writer->path;
-    return mcp_format(writer->arena, "%s/%05d.tokens", writer->path, writer->num_files);
+    return mcp_format(writer->arena, "%s.part", shard_name(writer, writer->num_files));
 }
 
 static enum mcp_status open_file(struct mcp_token_writer *writer, struct mcp_error *err)
@@ -130,22 +143,41 @@ static enum mcp_status finish_file(struct mcp_token_writer *writer, struct mcp_e
     tail.crc32c = mcp_crc32c(0, &tail, CRC_BYTES);
     MCP_TRY(mcp_file_writer_add(writer->file, &tail, sizeof tail, err));
     MCP_TRY(mcp_file_writer_finish(writer->file, NULL, err));
+    if (writer->shard_tokens > 0) {
+        writer->parts = mcp_grow(writer->arena, writer->parts, writer->num_parts,
+                                 &writer->parts_capacity, sizeof *writer->parts);
+        writer->parts[writer->num_parts++] = file_name(writer);
+    }
     writer->total.num_tokens += facts->num_tokens;
     writer->total.num_documents += facts->num_documents;
     writer->num_files++;
     return MCP_OK;
 }
 
-/* A new folder. Files that another run left in it would be read as of this one. */
-static enum mcp_status make_folder(const char *path, struct mcp_error *err)
+/* What was not finished leaves nothing. */
+static void discard(void *handle)
 {
+    const struct mcp_token_writer *writer = handle;
+    for (size_t i = 0; i < writer->num_parts; i++)
+        unlink(writer->parts[i]);
+    if (writer->made_folder)
+        rmdir(writer->path); /* unless there is something in it */
+}
+
+/* A new folder. Files that another run left in it would be read as of this one. */
+static enum mcp_status make_folder(struct mcp_token_writer *writer, struct mcp_error *err)
+{
+    const char *path = writer->path;
     struct dirent *entry = NULL;
-    if (mkdir(path, 0777) == 0)
+    mcp_defer(writer->arena, discard, writer);
+    if (mkdir(path, 0777) == 0) {
+        writer->made_folder = true;
         return MCP_OK;
+    }
     DIR *folder = errno == EEXIST ? opendir(path) : NULL;
     if (folder == NULL)
         return mcp_fail(err, MCP_IO, "%s: %s", path, strerror(errno));
-    while ((entry = readdir(folder)) != NULL && !mcp_ends_with(entry->d_name, ".tokens"))
+    while ((entry = readdir(folder)) != NULL && !mcp_ends_with(entry->d_name, ENDING))
         continue;
     const enum mcp_status status =
         entry == NULL ? MCP_OK
@@ -155,6 +187,19 @@ static enum mcp_status make_folder(const char *path, struct mcp_error *err)
                                  path, entry->d_name);
     closedir(folder);
     return status;
+}
+
+static enum mcp_status name_parts(struct mcp_token_writer *writer, struct mcp_error *err)
+{
+    for (size_t i = 0; i < writer->num_parts; i++) {
+        const char *name = shard_name(writer, (int)i);
+        if (rename(writer->parts[i], name) != 0)
+            return mcp_fail(err, MCP_IO, "%s: %s", name, strerror(errno));
+    }
+    if (writer->num_parts > 0)
+        mcp_file_sync_folder(writer->parts[0]);
+    writer->num_parts = 0;
+    return MCP_OK;
 }
 
 enum mcp_status mcp_token_writer_open(struct mcp_arena *arena, const char *path,
@@ -172,7 +217,7 @@ enum mcp_status mcp_token_writer_open(struct mcp_arena *arena, const char *path,
     writer->last = -1;
     *out = writer;
     if (shard_tokens > 0)
-        MCP_TRY(make_folder(path, err));
+        MCP_TRY(make_folder(writer, err));
     return open_file(writer, err);
 }
 
@@ -240,6 +285,7 @@ enum mcp_status mcp_token_writer_finish(struct mcp_token_writer *writer,
                                         struct mcp_error *err)
 {
     MCP_TRY(finish_file(writer, err));
+    MCP_TRY(name_parts(writer, err));
     if (total != NULL)
         *total = writer->total;
     if (num_files != NULL)

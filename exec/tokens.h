@@ -32,8 +32,8 @@ enum mcp_status mcp_token_file_copy(const struct mcp_token_file *file, int64_t f
                                     int vocab_size, int32_t *out, struct mcp_error *err);
 
 /* Files being written: `path` itself or, with shard_tokens > 0, path/00000.tokens,
- * path/00001.tokens ... of at most so many tokens each; MCP_INVALID where that folder holds
- * such files already. Of `facts` vocab_size and end_of_document are read. */
+ * path/00001.tokens ... of at most so many tokens each, which appear when all are finished;
+ * MCP_INVALID where that folder holds such files already. Of `facts` vocab_size and end_of_document are read. */
 struct mcp_token_writer;
 enum mcp_status mcp_token_writer_open(struct mcp_arena *arena, const char *path,
                                       int64_t shard_tokens, const struct mcp_token_facts *facts,

@@ -264,6 +264,36 @@ Test(data, feed_says_what_it_cannot_read, .init = set_up, .fini = tear_down)
     cr_expect(eq(int, mcp_feed_step(feed, 3, &wait_s, &err), MCP_OK), "it goes on elsewhere");
 }
 
+/* Files of a folder are there all or none, and none beside others. */
+Test(data, folders_are_whole, .init = set_up, .fini = tear_down)
+{
+    const struct mcp_token_facts facts = {.vocab_size = 300, .end_of_document = -1};
+    const struct mcp_data_options options = {1, 300, 0, true};
+    struct mcp_token_writer *writer;
+    const struct mcp_data *data;
+    struct mcp_error err = {0};
+    const char *path = in_folder("shards");
+    for (int finished = 0; finished < 2; finished++) {
+        struct mcp_arena *own = mcp_arena_new();
+        cr_assert(eq(int, mcp_token_writer_open(own, path, 3, &facts, &writer, &err), MCP_OK));
+        for (int32_t id = 0; id < 8; id++)
+            cr_assert(eq(int, mcp_token_writer_add(writer, &id, 1, &err), MCP_OK));
+        cr_expect(eq(int, mcp_data_open(own, &path, 1, &options, &data, &err), MCP_IO));
+        if (finished)
+            cr_assert(eq(int, mcp_token_writer_finish(writer, NULL, NULL, &err), MCP_OK));
+        mcp_arena_free(own);
+        cr_expect(eq(int, access(path, F_OK) == 0, finished));
+    }
+    cr_assert(eq(int, mcp_data_open(arena, &path, 1, &options, &data, &err), MCP_OK));
+    cr_expect(eq(i64, mcp_data_sequences(data), 5));
+    cr_expect(eq(int, mcp_token_writer_open(arena, path, 3, &facts, &writer, &err), MCP_INVALID));
+    cr_expect(ne(ptr, strstr(err.text, ".tokens already"), NULL), "%s", err.text);
+    write_tokens("shards/more.tokens", 0, 6, 299);
+    cr_expect(eq(int, mcp_data_open(arena, &path, 1, &options, &data, &err), MCP_INVALID));
+    cr_expect(ne(ptr, strstr(err.text, "vocabulary of 299, the files before it of 300"), NULL),
+              "%s", err.text);
+}
+
 struct case_refused {
     int64_t sequence_length;
     int vocab_size;
