@@ -127,10 +127,9 @@ static double distance(const struct gradients *g, const double *a, const double 
             norm += b[x] * b[x];
         }
         double relative = norm > 0 ? sqrt(apart / norm) : sqrt(apart);
-        if (!(relative <= worst)) {
-            worst = relative;
+        if (!isnan(worst) && !(relative <= worst))
             *which = g->tensors[i].name;
-        }
+        worst = ranks_worse(worst, relative);
     }
     return worst;
 }

@@ -8,6 +8,7 @@
 
 #include "core/plan.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -47,6 +48,12 @@ static inline int ranks_every(void)
     const char *text = getenv("MCP_RANKS_EVERY");
     long every = text != NULL ? strtol(text, NULL, 10) : 1;
     return every > 1 && every < 1000 ? (int)every : 1;
+}
+
+/* The larger of what has been seen and a new one; NaN is the worst, whatever follows. */
+static inline double ranks_worse(double seen, double value)
+{
+    return isnan(seen) || value <= seen ? seen : value;
 }
 
 static inline int ranks_world(const struct ranks_case *c)

@@ -207,7 +207,7 @@ static double largest_apart(const struct both *both, const struct mcp_layer_type
     CHECK(run->calls.agree(run->backend, low, count, '<', &err));
     CHECK(run->calls.agree(run->backend, high, count, '>', &err));
     for (int i = 0; i < count; i++)
-        apart = !(high[i] - low[i] <= apart) ? high[i] - low[i] : apart;
+        apart = ranks_worse(apart, high[i] - low[i]);
     return apart;
 }
 
@@ -221,8 +221,7 @@ static double replicas_apart(const struct both *both)
         const struct mcp_layer_type *type =
             &both->run.program.types[mcp_pool_type(mcp_interpreter_pool(in), layer)];
         mcp_flat_places(in, mcp_trainer_rank(both->run.trainer), layer, places);
-        double apart = largest_apart(both, type, &places[0]);
-        worst = !(apart <= worst) ? apart : worst;
+        worst = ranks_worse(worst, largest_apart(both, type, &places[0]));
     }
     return worst;
 }

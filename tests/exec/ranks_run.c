@@ -207,10 +207,7 @@ void train_losses(struct run *run, double losses[RANKS_STEPS])
 double worst_of(const double *a, const double *b)
 {
     double worst = 0;
-    for (int i = 0; i < RANKS_STEPS; i++) {
-        double relative = fabs(a[i] - b[i]) / fabs(b[i]);
-        if (!(relative <= worst))
-            worst = relative;
-    }
+    for (int i = 0; i < RANKS_STEPS; i++)
+        worst = ranks_worse(worst, fabs(a[i] - b[i]) / fabs(b[i]));
     return worst;
 }
