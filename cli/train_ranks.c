@@ -107,6 +107,7 @@ static void become(const char *const *argv, const int *ends)
     _exit(127);
 }
 
+/* `words` is NULL of a rank that has spoken for itself. */
 static enum mcp_status how_it_ended(const char *program, int status, const struct last_words *words,
                                     struct mcp_error *err)
 {
@@ -116,7 +117,7 @@ static enum mcp_status how_it_ended(const char *program, int status, const struc
     const int asked = mcp_child_asked();
     if (WIFEXITED(status) && code == 0)
         return MCP_OK;
-    if (asked != 0 && (WIFSIGNALED(status) || words->rank.text[0] == '\0'))
+    if (asked != 0 && (WIFSIGNALED(status) || words == NULL || words->rank.text[0] == '\0'))
         return mcp_fail(err, MCP_RUN_FAILURE, "the run was ended by signal %d (%s), as asked",
                         asked, strsignal(asked));
     if (WIFSIGNALED(status))
@@ -126,6 +127,12 @@ static enum mcp_status how_it_ended(const char *program, int status, const struc
     if (code == 127)
         return mcp_fail(err, MCP_RUN_FAILURE, "cannot start %s: is it installed (make deps, make)?",
                         program);
+    if (words == NULL && !ours)
+        return mcp_fail(err, why, "%s has failed; what it said is above", program);
+    if (words == NULL) {
+        err->text[0] = '\0';
+        return why;
+    }
     if (words->rank.text[0] != '\0' && why != MCP_RUN_FAILURE)
         return mcp_fail(err, why, "%s", words->rank.text);
     if (words->signal.text[0] != '\0')
@@ -156,5 +163,5 @@ enum mcp_status mcp_train_ranks(const char *const *argv, bool is_mpirun, struct 
     }
     if (is_mpirun)
         listen_to(ends[0], &words);
-    return how_it_ended(argv[0], mcp_child_end(), &words, err);
+    return how_it_ended(argv[0], mcp_child_end(), is_mpirun ? &words : NULL, err);
 }

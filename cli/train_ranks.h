@@ -9,7 +9,7 @@
 
 /* argv ends with NULL. With `is_mpirun` what it and the ranks say on stderr goes to ours,
  * but why the run failed is kept for *err: of what ranks say the first, or which of them a
- * signal ended. */
+ * signal ended. Without, *err is empty where the rank has said it itself. */
 enum mcp_status mcp_train_ranks(const char *const *argv, bool is_mpirun, struct mcp_error *err);
 
 #endif

@@ -146,8 +146,8 @@ double mcp_cpu_clock(void)
 
 void mcp_cpu_world_abort(struct mcp_cpu_world *world, int code)
 {
-    (void)world;
-    MPI_Abort(MPI_COMM_WORLD, code);
+    if (world->size > 1) /* who is alone ends by itself, and without MPI's words */
+        MPI_Abort(MPI_COMM_WORLD, code);
 }
 
 enum mcp_status mcp_cpu_world_agree(struct mcp_cpu_world *world, double *values, int count,

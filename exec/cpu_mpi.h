@@ -26,7 +26,7 @@ int mcp_cpu_world_size(const struct mcp_cpu_world *world);
 int64_t mcp_cpu_world_sent_bytes(const struct mcp_cpu_world *world);
 /* Seconds of a steady clock. */
 double mcp_cpu_clock(void);
-/* Ends the processes of all ranks with `code`. */
+/* Ends the processes of all ranks with `code`; returns where there is but one. */
 void mcp_cpu_world_abort(struct mcp_cpu_world *world, int code);
 
 /* What is waited for longer than this has failed; 0: waits for ever. */

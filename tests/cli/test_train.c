@@ -192,15 +192,24 @@ Test(train, says_what_is_wrong)
         {"train @/pipeline.json " TRAIN "--steps 1 --eval-data @/other.tokens --eval-steps 9999", 5,
          "at most --eval-steps"},
         {"train @/dropout.json " TRAIN "--steps 1", 5, "dropout"},
+        {"train @/one.json --data @/none.tokens --steps 1", 3, "mcpplan-exec-cpu: "},
+        {"train @/one.json --data @/spoilt.tokens --steps 9", 4, "beyond a vocabulary"},
     };
     struct place at = place_new();
     make_plans(&at);
     place_must(&at, PLACE_PLAN "--pipeline-parallel 2 --dropout -o @/dropout.json");
     cr_assert(place_shell(&at, "sed 's/\"vocab_size\": 260/\"vocab_size\": 200/' "
                                "@/pipeline.json > @/small.json") == 0);
+    place_must(&at, "plan --model @/model.json --cluster dgx-a100 --gpus 1 --global-batch-size 8 "
+                    "--sequence-length 32 --precision fp32 --stack mcpplan-cpu --attention flash2 "
+                    "-o @/one.json");
+    cr_assert(place_shell(&at, "cd @; (head -c -64 text.tokens | tr '\\0-\\377' '\\377'; "
+                               "tail -c 64 text.tokens) > spoilt.tokens") == 0);
     for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
         int code = place_run(&at, cases[i].command);
         const char *text = place_content(&at, "said");
+        cr_expect(eq(sz, strcspn(text, "\n") + 1, strlen(text)), "%s: not one sentence: %s",
+                  cases[i].command, text);
         cr_expect(eq(int, code, cases[i].code), "%s: %s", cases[i].command, text);
         cr_expect(ne(ptr, strstr(text, cases[i].says), NULL), "%s: %s", cases[i].command, text);
     }
