@@ -97,7 +97,8 @@ static enum mcp_status start(struct mcp_context *ctx, struct mcp_train_args *arg
     for (int i = 1; status == MCP_RUN_FAILURE && i <= args->max_restarts; i++) {
         if (mcp_child_asked() != 0)
             break;
-        mcp_note("%s; restart %d of %d from the newest checkpoint", ctx->err.text, i,
+        mcp_note("%s; restart %d of %d from the newest checkpoint",
+                 ctx->err.text[0] != '\0' ? ctx->err.text : "the run has failed", i,
                  args->max_restarts);
         args->run.resume = true;
         status = start_once(ctx, args, world, is_mpirun);
@@ -171,8 +172,16 @@ static void set_flops(const struct mcp_plan_file *file, struct mcp_run_options *
 static enum mcp_status check_programs(const struct mcp_run_options *run, const struct mcp_job *job,
                                       struct mcp_error *err)
 {
+    const struct mcp_run_options standard = mcp_run_options_default();
     if (run->program != NULL)
         return MCP_OK;
+    if (job->precision != MCP_PRECISION_FP16 &&
+        (run->initial_loss_scale != standard.initial_loss_scale ||
+         run->loss_scale_window != standard.loss_scale_window))
+        return mcp_fail(err, MCP_INVALID,
+                        "--initial-loss-scale and --loss-scale-window are of fp16; the plan's "
+                        "precision is %s",
+                        mcp_precision_names[job->precision]);
     if (run->frozen_program != NULL)
         return mcp_fail(err, MCP_USAGE,
                         "--frozen-program is the second of two files: --program names the first");
@@ -223,6 +232,7 @@ static enum mcp_status train(struct mcp_context *ctx, struct mcp_train_args *arg
     if (args->backend.value == MCP_TRAIN_CUDA)
         mcp_train_set_planned(file, &args->run);
     MCP_TRY(check_programs(&args->run, &file->job, &ctx->err));
+    MCP_TRY(mcp_output_check_place(ctx));
     MCP_TRY(mcp_temporary_folder(ctx, &folder));
     enum mcp_status status = train_in(ctx, args, file, folder);
     for (size_t i = 0; i < MCP_COUNT_OF(names); i++)

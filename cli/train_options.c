@@ -115,11 +115,9 @@ static enum mcp_status check(const struct mcp_usage *usage, const struct mcp_tra
         return mcp_options_need(usage, "data", err);
     if (run->steps == 0 && !args->dry_run)
         return mcp_options_need(usage, "steps", err);
-    if (run->eval_data == NULL && (run->eval_every > 0 || run->eval_steps > 0))
-        return mcp_fail(err, MCP_USAGE, "--eval-every and --eval-steps need --eval-data");
-    if ((args->max_restarts > 0 || run->export_path != NULL) && run->checkpoint_dir == NULL)
-        return mcp_fail(err, MCP_USAGE, "--max-restarts and --export need --checkpoint-dir");
-    return MCP_OK;
+    if (args->max_restarts > 0 && run->checkpoint_dir == NULL)
+        return mcp_fail(err, MCP_USAGE, "--max-restarts needs --checkpoint-dir");
+    return args->dry_run ? MCP_OK : mcp_run_options_check(run, err);
 }
 
 bool mcp_train_args_parse(struct mcp_context *ctx, struct mcp_train_args *args, int argc,

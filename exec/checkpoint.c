@@ -7,12 +7,17 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { LOCK_TRIES = 20 }; /* a second */
 
 const char *const mcp_value_kind_names[MCP_NUM_VALUE_KINDS] = {"weights", "first_moment",
                                                                "second_moment", "error"};
@@ -101,6 +106,52 @@ int64_t mcp_checkpoint_finished(struct mcp_arena *arena, const char *folder)
     return -1;
 }
 
+/* --- one run at a time --- */
+
+struct lock {
+    const char *folder;
+    int file;
+};
+
+static void unlock(void *handle)
+{
+    struct lock *lock = handle;
+    close(lock->file);
+    rmdir(lock->folder); /* unless there is something in it */
+}
+
+/* A run that is ending may have it a moment longer. Where files know no locks there is none. */
+static bool is_taken(int file)
+{
+    for (int tries = 0; flock(file, LOCK_EX | LOCK_NB) != 0; tries++) {
+        if (errno != EWOULDBLOCK)
+            return false;
+        if (tries == LOCK_TRIES)
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    return false;
+}
+
+enum mcp_status mcp_checkpoint_lock(struct mcp_arena *arena, const char *folder,
+                                    struct mcp_error *err)
+{
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return fail_errno(folder, err);
+    const int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file < 0)
+        return fail_errno(folder, err);
+    struct lock *lock = MCP_NEW(arena, struct lock);
+    *lock = (struct lock){mcp_strdup(arena, folder), file};
+    mcp_defer(arena, unlock, lock);
+    if (is_taken(file))
+        return mcp_fail(err, MCP_IO,
+                        "%s: another run keeps its checkpoints there: wait for its end, or name "
+                        "another --checkpoint-dir",
+                        folder);
+    return MCP_OK;
+}
+
 /* --- removing --- */
 
 static bool is_ours(const char *name)
@@ -166,7 +217,8 @@ uint32_t mcp_checkpoint_seal(const struct mcp_checkpoint_state *state)
     seal = mcp_crc32c(seal, &state->updates, sizeof state->updates);
     seal = mcp_crc32c(seal, &state->variance_updates, sizeof state->variance_updates);
     seal = mcp_crc32c(seal, &state->loss_scale, sizeof state->loss_scale);
-    return mcp_crc32c(seal, &state->steps_since_skip, sizeof state->steps_since_skip);
+    seal = mcp_crc32c(seal, &state->steps_since_skip, sizeof state->steps_since_skip);
+    return mcp_crc32c(seal, &state->data_sequences, sizeof state->data_sequences);
 }
 
 uint32_t mcp_checkpoint_seal_file(uint32_t seal, const struct mcp_file_digest *digest)
@@ -223,6 +275,7 @@ enum mcp_status mcp_checkpoint_commit(struct mcp_arena *arena, const char *folde
     mcp_json_set_int(json, "variance_updates", state->variance_updates);
     mcp_json_set_double(json, "loss_scale", state->loss_scale);
     mcp_json_set_int(json, "steps_since_skip", state->steps_since_skip);
+    mcp_json_set_int(json, "data_sequences", state->data_sequences);
     struct mcp_json *files = mcp_json_set_array(json, "files");
     uint32_t seal = mcp_checkpoint_seal(state);
     for (int rank = 0; rank < world; rank++) {

@@ -35,6 +35,7 @@ struct mcp_checkpoint_state {
     int64_t updates, variance_updates; /* steps that went into first, and second moments */
     double loss_scale;                 /* 0: the run stores no fp16 */
     int64_t steps_since_skip;          /* of the dynamic loss scale */
+    int64_t data_sequences;            /* that the data have: an epoch; 0: unknown */
 };
 
 /* Elements [begin, begin + count) of a piece's rectangle, row-major. */
@@ -60,6 +61,11 @@ struct mcp_checkpoint_file {
     int64_t step;
     int rank;
 };
+
+/* The folder is this process's until the arena is freed; it is made if it is not there, and
+ * goes again if nothing is in it then. MCP_IO where another run has it. */
+enum mcp_status mcp_checkpoint_lock(struct mcp_arena *arena, const char *folder,
+                                    struct mcp_error *err);
 
 /* Writing, in this order. 1: rank 0 alone, before any other. An unfinished or finished
  * checkpoint of that step is removed. */

@@ -188,6 +188,7 @@ static enum mcp_status read_manifest(struct opening *o, struct mcp_json *json,
     MCP_TRY(mcp_json_int64(json, "variance_updates", &state->variance_updates, err));
     MCP_TRY(mcp_json_double(json, "loss_scale", &state->loss_scale, err));
     MCP_TRY(mcp_json_int64(json, "steps_since_skip", &state->steps_since_skip, err));
+    MCP_TRY(mcp_json_int64(json, "data_sequences", &state->data_sequences, err));
     if (state->step != o->step)
         return mcp_json_fail(json, err, "it is of step %lld", (long long)state->step);
     o->seal = mcp_checkpoint_seal(state);

@@ -138,21 +138,51 @@ static enum mcp_status check_export(struct mcp_run *run, struct mcp_error *err)
                : mcp_hf_naming_for(run->setting.program, &naming, err);
 }
 
+/* What is written at the end alone must not fail then. */
+static enum mcp_status check_places(struct mcp_run *run, struct mcp_error *err)
+{
+    const struct mcp_run_options *options = run->setting.options;
+    const char *const paths[] = {options->timeline, options->export_path};
+    for (size_t i = 0; i < MCP_COUNT_OF(paths); i++)
+        if (paths[i] != NULL)
+            MCP_TRY(mcp_file_check_place(run->arena, paths[i], err));
+    return options->checkpoint_dir != NULL
+               ? mcp_checkpoint_lock(run->arena, options->checkpoint_dir, err)
+               : MCP_OK;
+}
+
 static enum mcp_status begin(struct mcp_run *run, struct mcp_error *err)
 {
     const struct mcp_run_options *options = run->setting.options;
     run->state = (struct mcp_checkpoint_state){.seed = (uint64_t)options->seed};
     run->checkpointed = -1;
+    if (run->setting.rank == 0)
+        MCP_TRY(check_places(run, err));
     MCP_TRY(refuse_others(run, err));
     MCP_TRY(check_export(run, err));
     return options->init_from == NULL ? MCP_OK : begin_from(run, options->init_from, err);
 }
 
+/* The order of data is the checkpoint's: another seed would be without effect. */
+static enum mcp_status check_seed(const struct mcp_run *run,
+                                  const struct mcp_checkpoint_state *state, struct mcp_error *err)
+{
+    const uint64_t seed = (uint64_t)run->setting.options->seed;
+    if (seed == 0 || seed == state->seed)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID,
+                    "--seed %llu: the checkpoint of step %lld has %llu, with which the run goes on "
+                    "(leave --seed out)",
+                    (unsigned long long)seed, (long long)state->step,
+                    (unsigned long long)state->seed);
+}
+
 static enum mcp_status load_checkpoint(struct mcp_run *run, const struct mcp_checkpoint *checkpoint,
                                        struct mcp_error *err)
 {
-    MCP_TRY(mcp_load_rank(&run->saved, checkpoint, err));
     run->state = mcp_checkpoint_state(checkpoint);
+    MCP_TRY(check_seed(run, &run->state, err));
+    MCP_TRY(mcp_load_rank(&run->saved, checkpoint, err));
     run->checkpointed = run->state.step;
     mcp_trainer_go_on(run->trainer, &(struct mcp_trainer_state){run->state.step, run->state.updates,
                                                                 run->state.variance_updates,
@@ -217,6 +247,18 @@ static enum mcp_status export_weights(struct mcp_run *run, struct mcp_error *err
     return mcp_votes_all_or_none(&run->votes, status, "write the model's file", err);
 }
 
+/* Of steps that are done already, nothing is left to do. */
+static void note_end(const struct mcp_run *run)
+{
+    char text[120];
+    const int64_t steps = run->setting.options->steps;
+    if (run->setting.rank > 0 || run->state.step < steps)
+        return;
+    snprintf(text, sizeof text, "the checkpoint has %lld steps done; --steps %lld asks for no more",
+             (long long)run->state.step, (long long)steps);
+    run->setting.observer.note(run->setting.observer.context, text);
+}
+
 static bool is_due(const struct mcp_run *run)
 {
     int64_t every = run->setting.options->checkpoint_every;
@@ -246,12 +288,29 @@ static enum mcp_status set_up(struct mcp_run *run, struct mcp_error *err)
     return begin(run, err);
 }
 
+/* Where a run goes on in data that are not those it began with. */
+static void note_data(struct mcp_run *run, int64_t sequences)
+{
+    const int64_t before = run->state.data_sequences;
+    char text[160];
+    run->state.data_sequences = sequences;
+    if (run->setting.rank > 0 || before == 0 || before == sequences)
+        return;
+    snprintf(text, sizeof text,
+             "--data have %lld sequences, those of the checkpoint had %lld: what has been seen may "
+             "come again before the rest",
+             (long long)sequences, (long long)before);
+    run->setting.observer.note(run->setting.observer.context, text);
+}
+
 /* What is read and written as it runs. */
 static enum mcp_status open_files(struct mcp_run *run, struct mcp_error *err)
 {
     const struct mcp_run_setting *setting = &run->setting;
     const struct mcp_run_source source = {setting->options->data, run->state.seed, false};
-    MCP_TRY(mcp_run_feed_open(run->arena, setting, &source, &run->feed, NULL, err));
+    int64_t sequences = 0;
+    MCP_TRY(mcp_run_feed_open(run->arena, setting, &source, &run->feed, &sequences, err));
+    note_data(run, sequences);
     run->batch = (struct mcp_batch){mcp_feed_sequence, run->feed};
     MCP_TRY(mcp_evaluation_open(run->arena, setting, run->trainer, &run->evaluation, err));
     return setting->rank == 0
@@ -358,6 +417,7 @@ enum mcp_status mcp_run_steps(struct mcp_run *run, struct mcp_error *err)
     struct mcp_step_report report = {0};
     bool over = false;
     int bad_steps = 0;
+    note_end(run);
     while (run->state.step < options->steps && !over) {
         MCP_TRY(run_step(run, &report, err));
         const bool bad = (report.skipped && !report.scaled_down) || !isfinite(report.loss);

@@ -164,10 +164,6 @@ enum mcp_status mcp_run_options_parse(int argc, char **argv, struct mcp_run_opti
         return mcp_fail(err, MCP_USAGE, "--program and --data are needed");
     if (out->decay != MCP_DECAY_CONSTANT && out->decay_steps == 0)
         out->decay_steps = mcp_max_int64(1, out->steps - out->warmup_steps);
-    if (out->export_path != NULL && out->checkpoint_dir == NULL)
-        return mcp_fail(err, MCP_USAGE,
-                        "--export writes what a checkpoint holds: give "
-                        "--checkpoint-dir too");
     if ((out->eval_program != NULL) != (out->eval_data != NULL))
         return mcp_fail(err, MCP_USAGE, "--eval-program and --eval-data go together");
     if ((out->frozen_program != NULL) != (out->freeze_step > 0))
@@ -175,6 +171,28 @@ enum mcp_status mcp_run_options_parse(int argc, char **argv, struct mcp_run_opti
             err, MCP_USAGE,
             "--frozen-program and --freeze-step go together: the variance of 1-bit Adam "
             "freezes after 1 step or more");
+    return mcp_run_options_check(out, err);
+}
+
+enum mcp_status mcp_run_options_check(const struct mcp_run_options *o, struct mcp_error *err)
+{
+    const bool saves = o->checkpoint_every > 0 || o->resume || o->export_path != NULL;
+    const struct {
+        bool is_so;
+        const char *says;
+    } faults[] = {
+        {o->steps == 0, "--steps is 1 or more"},
+        {saves && o->checkpoint_dir == NULL,
+         "--checkpoint-every, --resume and --export need --checkpoint-dir"},
+        {o->eval_data == NULL && (o->eval_every > 0 || o->eval_steps > 0),
+         "--eval-every and --eval-steps need --eval-data"},
+        {o->decay == MCP_DECAY_CONSTANT && (o->decay_steps > 0 || o->min_learning_rate > 0),
+         "--decay-steps and --min-learning-rate are of --decay linear or cosine"},
+        {o->min_learning_rate > o->learning_rate, "--min-learning-rate is above --learning-rate"},
+    };
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        if (faults[i].is_so)
+            return mcp_fail(err, MCP_USAGE, "%s", faults[i].says);
     return MCP_OK;
 }
 

@@ -44,6 +44,8 @@ struct mcp_run_options {
 };
 
 struct mcp_run_options mcp_run_options_default(void);
+/* MCP_USAGE where an option needs another that is not given. */
+enum mcp_status mcp_run_options_check(const struct mcp_run_options *options, struct mcp_error *err);
 
 /* From argv[1] on: "--learning-rate 1e-4", "--resume". MCP_USAGE names what is unknown, twice
  * there, or no value of its kind. decay_steps is filled in where it is left out. */

@@ -8,10 +8,12 @@
 #include <criterion/new/assert.h>
 #include <ctype.h>
 #include <dirent.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -62,8 +64,8 @@ static bool is_below(pid_t process, pid_t root)
     return false;
 }
 
-/* The youngest rank below `root`; 0: none. */
-static pid_t rank_below(pid_t root)
+/* The youngest rank below `root`, or the oldest; 0: none. */
+static pid_t rank_below(pid_t root, bool oldest)
 {
     DIR *folder = opendir("/proc");
     pid_t found = 0, parent;
@@ -71,7 +73,8 @@ static pid_t rank_below(pid_t root)
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
         pid_t process = (pid_t)strtol(entry->d_name, NULL, 10);
         if (isdigit((unsigned char)entry->d_name[0]) && look_up(process, name, &parent) &&
-            mcp_starts_with(name, "mcpplan-exec") && is_below(process, root) && process > found)
+            mcp_starts_with(name, "mcpplan-exec") && is_below(process, root) &&
+            (found == 0 || (process < found) == oldest))
             found = process;
     }
     if (folder != NULL)
@@ -79,7 +82,7 @@ static pid_t rank_below(pid_t root)
     return found;
 }
 
-/* Waits until `steps` steps are done, then sends the signal to a rank. */
+/* Waits until `steps` steps are done, then sends the signal to a rank: now one, now another. */
 static void strike(const struct place *at, pid_t train, int steps, int number)
 {
     const char *mark = mcp_format(at->arena, "\"step\":%d,", steps);
@@ -87,7 +90,7 @@ static void strike(const struct place *at, pid_t train, int steps, int number)
         cr_assert(i < 3000, "step %d did not come: %s", steps, place_content(at, "said"));
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
-    pid_t rank = rank_below(train);
+    pid_t rank = rank_below(train, steps % 2 == 0);
     cr_assert(rank > 0);
     cr_assert(kill(rank, number) == 0);
 }
@@ -100,9 +103,22 @@ static int lines_about(const char *text, const char *what)
     return count;
 }
 
+/* NaN, unless the log has the step just once. */
+static double loss_of(const char *log, int step)
+{
+    char mark[40];
+    double loss = NAN;
+    snprintf(mark, sizeof mark, "{\"step\":%d,\"loss\":", step);
+    const char *line = strstr(log, mark);
+    if (line != NULL && lines_about(log, mark) == 1)
+        sscanf(line + strlen(mark), "%lf", &loss);
+    return loss;
+}
+
 /* --- faults --- */
 
-/* Killed, then killed again in the run that goes on by itself: no loss is another. */
+/* Killed, then killed again and again in the run that goes on by itself: every loss is that of a
+ * run that nobody killed. */
 Test(faults, a_killed_rank)
 {
     struct place at = new_place();
@@ -114,22 +130,26 @@ Test(faults, a_killed_rank)
     cr_expect(lines_about(said, "was ended by signal 9 (Killed)") == 1, "%s", said);
     cr_expect(lines_about(said, "mcpplan: rank ") == 1, "%s", said);
     train =
-        place_begin(&at, TRAIN "--steps 40 --checkpoint-dir @/saved --checkpoint-every 5 --resume "
-                               "--max-restarts 2 --export @/model.safetensors");
-    strike(&at, train, 12, SIGKILL);
+        place_begin(&at, TRAIN "--steps 150 --checkpoint-dir @/saved --checkpoint-every 5 --resume "
+                               "--max-restarts 4 --export @/model.safetensors");
+    static const int kills[] = {13, 32, 61, 94};
+    for (size_t i = 0; i < MCP_COUNT_OF(kills); i++)
+        strike(&at, train, kills[i], SIGKILL);
     cr_expect(eq(int, place_end_of(train), 0), "%s", place_content(&at, "said"));
-    cr_expect(lines_about(place_content(&at, "said"), "restart 1 of 2") == 1);
+    cr_expect(lines_about(place_content(&at, "said"), "restart 4 of 4") == 1);
     const char *whole = place_content(&at, "run.jsonl");
-    cr_expect(eq(int, lines_about(whole, "\"step\":"), 40));
-    for (int step = 0; step < 40; step++)
-        cr_expect(lines_about(whole, mcp_format(at.arena, "\"step\":%d,", step)) == 1);
+    place_must(&at, "train @/plan.json --data @/text.tokens --warmup-steps 0 "
+                    "--learning-rate 1e-3 --steps 150 --metrics @/alone.jsonl");
+    const char *alone = place_content(&at, "alone.jsonl");
+    cr_expect(eq(int, lines_about(whole, "\"step\":"), 150));
+    for (int step = 0; step < 150; step++)
+        cr_expect(loss_of(whole, step) == loss_of(alone, step), "step %d: %g, not %g", step,
+                  loss_of(whole, step), loss_of(alone, step));
     /* What was exported begins another run where this one ended. */
     cr_expect(place_run(&at, "train @/plan.json --data @/text.tokens --steps 1 "
                              "--init-from @/model.safetensors --metrics @/next.jsonl") == 0,
               "%s", place_content(&at, "said"));
-    double old = 0, new = 0;
-    cr_assert(sscanf(whole, "{\"step\":0,\"loss\":%lf", &old) == 1);
-    cr_assert(sscanf(place_content(&at, "next.jsonl"), "{\"step\":0,\"loss\":%lf", &new) == 1);
+    double old = loss_of(whole, 0), new = loss_of(place_content(&at, "next.jsonl"), 0);
     cr_expect(new > 0 && new < old - 0.2, "it begins at a loss of %g, this one at %g", new, old);
     place_leave(&at);
 }
@@ -144,6 +164,20 @@ Test(faults, a_stopped_rank)
     cr_expect(lines_about(said, "has been stopped") == 1, "%s", said);
     cr_expect(lines_about(said, "mcpplan: rank ") == 1, "%s", said);
     place_leave(&at);
+}
+
+/* Another run cannot have the same folder of checkpoints. */
+static void run_beside(const struct place *at)
+{
+    const struct place other = {at->arena, mcp_format(at->arena, "%s/other", at->folder),
+                                at->program};
+    mkdir(other.folder, 0777);
+    cr_expect(eq(int,
+                 place_run(&other, "train @/../plan.json --data @/../text.tokens --steps 9 "
+                                   "--resume --checkpoint-dir @/../saved"),
+                 MCP_IO));
+    const char *said = place_content(&other, "said");
+    cr_expect(lines_about(said, "another run keeps its checkpoints") == 1, "%s", said);
 }
 
 /* The ranks save what they have, also of steps after the last checkpoint that was due; nothing
@@ -165,6 +199,7 @@ Test(faults, asked_to_end)
                                                         "--max-restarts 3 %s",
                                                   cases[i].resume));
         strike(&at, train, done + 3, 0);
+        run_beside(&at);
         cr_assert(kill(train, cases[i].number) == 0);
         cr_expect(eq(int, place_end_of(train), 0));
         const char *said = place_content(&at, "said");
@@ -196,6 +231,12 @@ Test(faults, that_need_no_signal)
         {TRAIN "--steps 1 --export @/x", MCP_USAGE, "--checkpoint-dir"},
         {TRAIN "--steps 1 --frozen-program @/model.json", MCP_USAGE, "--program names the first"},
         {TRAIN "--steps 1 --checkpoint-dir @/mine", MCP_INVALID, "holds a checkpoint of step 1"},
+        {TRAIN "--steps 2 --checkpoint-dir @/mine --resume --seed 7", MCP_INVALID,
+         "--seed 7: the checkpoint of step 1 has 0"},
+        {TRAIN "--steps 1 --timeline @/none/t.json", MCP_IO, "none/t.json: No such file"},
+        {TRAIN "--steps 1 -o @", MCP_IO, "is a directory"},
+        {TRAIN "--steps 1 --initial-loss-scale 8", MCP_INVALID, "the plan's precision is fp32"},
+        {TRAIN "--steps 1 --resume", MCP_USAGE, "need --checkpoint-dir"},
         {TRAIN "--steps 2 --program @/program.json --frozen-program @/data.json --freeze-step 1",
          MCP_INVALID, "both must be of one plan and job"},
     };
@@ -213,6 +254,13 @@ Test(faults, that_need_no_signal)
         cr_expect(lines_about(said, cases[i].says) == 1, "%s: %s", cases[i].command, said);
         cr_expect(lines_about(said, "mcpplan: ") == 1, "%s: %s", cases[i].command, said);
     }
+    /* These are no faults, but not passed over either. */
+    place_must(&at, "data tokenize examples/text/fables.txt -o @/other.tokens");
+    place_must(&at, "train @/plan.json --data @/other.tokens --steps 1 --resume "
+                    "--checkpoint-dir @/mine");
+    const char *said = place_content(&at, "said");
+    cr_expect(lines_about(said, "those of the checkpoint had") == 1, "%s", said);
+    cr_expect(lines_about(said, "--steps 1 asks for no more") == 1, "%s", said);
     place_leave(&at);
 }
 

@@ -77,7 +77,7 @@ static void write_set(int64_t step, bool finish)
     struct mcp_checkpoint_part second[] = {part_of(&right, 7, 11)};
     const struct mcp_checkpoint_parts of_first = {first, 2, NULL}, of_second = {second, 1, NULL};
     const struct mcp_checkpoint_state state = {
-        step, 16 * step, 0xfedcba9876543210, step - 1, 1, 32768, 5};
+        step, 16 * step, 0xfedcba9876543210, step - 1, 1, 32768, 5, 77};
     struct mcp_file_digest digests[2];
     struct mcp_error err = {0};
     cr_assert(eq(int, mcp_checkpoint_begin(arena, folder, step, &err), MCP_OK), "%s", err.text);
@@ -121,6 +121,7 @@ Test(checkpoint, state, .init = set_up, .fini = tear_down)
     cr_expect(eq(i64, state.variance_updates, 1));
     cr_expect(state.loss_scale == 32768);
     cr_expect(eq(i64, state.steps_since_skip, 5));
+    cr_expect(eq(i64, state.data_sequences, 77));
 }
 
 /* Every rectangle, in full and from every element on, comes back. */
@@ -320,7 +321,8 @@ Test(checkpoint, manifest_bits, .init = set_up, .fini = tear_down)
             const struct mcp_checkpoint_state state = mcp_checkpoint_state(checkpoint);
             cr_expect(state.step == 2 && state.sequences_seen == 32 && state.loss_scale == 32768 &&
                           state.seed == 0xfedcba9876543210 && state.steps_since_skip == 5 &&
-                          state.updates == 1 && state.variance_updates == 1,
+                          state.updates == 1 && state.variance_updates == 1 &&
+                          state.data_sequences == 77,
                       "bit %zu", bit);
         }
         whole.data[bit / 8] ^= (char)(1 << bit % 8);

@@ -49,7 +49,7 @@ ParameterizedTestParameters(run, words)
 {
     static struct case_words cases[] = {
         {"program and data are enough", {"--program", "p", "--data", "d"}, MCP_OK, ""},
-        {"a flag", {"--program", "p", "--data", "d", "--resume"}, MCP_OK, ""},
+        {"a flag", {"--program", "p", "--data", "d", "--no-verify"}, MCP_OK, ""},
         {"nothing", {""}, MCP_USAGE, "--program and --data are needed"},
         {"an unknown option", {"--program", "p", "--speed", "9"}, MCP_USAGE, "'--speed'"},
         {"a word that is no option", {"program"}, MCP_USAGE, "'program'"},
@@ -108,6 +108,41 @@ Test(run, decay_takes_the_rest_of_steps)
         cr_assert(mcp_run_options_parse(argc, argv, &options, &err) == MCP_OK, "%s", err.text);
         cr_expect(eq(i64, options.decay_steps, cases[i].want), "%s", cases[i].words[1]);
     }
+}
+
+struct case_fault {
+    char name[40];
+    char words[8][24];
+    char says[64];
+};
+ParameterizedTestParameters(run, faults)
+{
+    static struct case_fault cases[] = {
+        {"saved nowhere", {"--checkpoint-every", "5"}, "need --checkpoint-dir"},
+        {"gone on from nothing", {"--resume"}, "need --checkpoint-dir"},
+        {"exported from nothing", {"--export", "e"}, "need --checkpoint-dir"},
+        {"evaluated on nothing", {"--eval-every", "5"}, "need --eval-data"},
+        {"an end without a fall", {"--decay-steps", "9"}, "of --decay linear or cosine"},
+        {"a floor without a fall", {"--min-learning-rate", "1e-6"}, "linear or cosine"},
+        {"a floor above the peak",
+         {"--decay", "linear", "--decay-steps", "9", "--min-learning-rate", "1"},
+         "above --learning-rate"},
+    };
+    return cr_make_param_array(struct case_fault, cases, MCP_COUNT_OF(cases));
+}
+ParameterizedTest(struct case_fault *c, run, faults)
+{
+    char words[5][24] = {"x", "--program", "p", "--data", "d"};
+    char *argv[13];
+    int argc = 0;
+    struct mcp_error err = {""};
+    struct mcp_run_options options = mcp_run_options_default();
+    for (int i = 0; i < 5; i++)
+        argv[argc++] = words[i];
+    for (int i = 0; i < 8 && c->words[i][0] != '\0'; i++)
+        argv[argc++] = c->words[i];
+    cr_expect(eq(int, (int)mcp_run_options_parse(argc, argv, &options, &err), MCP_USAGE));
+    cr_expect(ne(ptr, strstr(err.text, c->says), NULL), "%s: %s", c->name, err.text);
 }
 
 /* What cli hands over is what the ranks read. */

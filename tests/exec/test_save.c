@@ -48,7 +48,7 @@ static void save_all(const struct layout *l)
 {
     struct setup s;
     struct mcp_program program;
-    const struct mcp_checkpoint_state state = {STEP, 320, SEED, STEP, STEP, 65536, 7};
+    const struct mcp_checkpoint_state state = {STEP, 320, SEED, STEP, STEP, 65536, 7, 0};
     layout_build(&s, l, &program);
     layout_save(&program, folder, &state, set_moments);
     mcp_arena_free(s.arena);
@@ -203,7 +203,7 @@ Test(save, run, .init = set_up, .fini = tear_down)
                  MCP_OK));
     cr_expect(eq(ptr, (void *)checkpoint, NULL));
     for (int64_t step = 1; step <= 4; step++) {
-        const struct mcp_checkpoint_state state = {step, 8 * step, SEED, step, step, 1, 0};
+        const struct mcp_checkpoint_state state = {step, 8 * step, SEED, step, step, 1, 0, 0};
         cr_assert(eq(int, mcp_save_run(&own.saved, folder, &state, &err), MCP_OK), "%s", err.text);
     }
     cr_assert(eq(int, mcp_load_newest(s.arena, &own.saved, folder, &checkpoint, &passed_over, &err),
