@@ -137,9 +137,46 @@ static __device__ __forceinline__ void mcp_flash_dot(const unsigned short *rows,
     }
 }
 
-/* sums[16 M rows][D] += weights[16 M][8 N], rounded to bf16, x tile[8 N][D]. */
-template <int D, int M, int N>
-static __device__ __forceinline__ void mcp_flash_add(const mcp_flash_sums<M, N> &weights,
+/* Sums rounded to bf16: [][][i] has columns 2 (lane % 4) and the next of row lane / 4 + 8 i. */
+template <int M, int N> struct mcp_flash_weights {
+    unsigned at[M][N][2];
+};
+template <int M, int N>
+static __device__ __forceinline__ mcp_flash_weights<M, N>
+mcp_flash_round(const mcp_flash_sums<M, N> &sums)
+{
+    mcp_flash_weights<M, N> weights;
+#pragma unroll
+    for (int i = 0; i < 2 * M * N; i++) {
+        const float *pair = &sums.at[i / (2 * N)][i / 2 % N][i % 2 * 2];
+        weights.at[i / (2 * N)][i / 2 % N][i % 2] = mcp_pack_bf16(pair[0], pair[1]);
+    }
+    return weights;
+}
+
+/* Rows 16 m to 16 m + 15, columns 16 k to 16 k + 15, as an operand; rounded here, or before. */
+template <int M, int N>
+static __device__ __forceinline__ void mcp_flash_operand(const mcp_flash_weights<M, N> &weights,
+                                                         int m, int k, unsigned (&a)[4])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        a[i] = weights.at[m][2 * k + i / 2][i % 2];
+}
+template <int M, int N>
+static __device__ __forceinline__ void mcp_flash_operand(const mcp_flash_sums<M, N> &weights, int m,
+                                                         int k, unsigned (&a)[4])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float *pair = &weights.at[m][2 * k + i / 2][i % 2 * 2];
+        a[i] = mcp_pack_bf16(pair[0], pair[1]);
+    }
+}
+
+/* sums[16 M rows][D] += weights[16 M][8 N], in bf16, x tile[8 N][D]. */
+template <int D, template <int, int> class Weights, int M, int N>
+static __device__ __forceinline__ void mcp_flash_add(const Weights<M, N> &weights,
                                                      const unsigned short *tile,
                                                      mcp_flash_sums<M, D / 8> *sums)
 {
@@ -149,11 +186,7 @@ static __device__ __forceinline__ void mcp_flash_add(const mcp_flash_sums<M, N> 
         unsigned a[M][4], b[4];
 #pragma unroll
         for (int m = 0; m < M; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const float *pair = &weights.at[m][2 * k + i / 2][i % 2 * 2];
-                a[m][i] = mcp_pack_bf16(pair[0], pair[1]);
-            }
+            mcp_flash_operand(weights, m, k, a[m]);
 #pragma unroll
         for (int n = 0; n < D / 8; n += 2) {
             mcp_load_transposed(tile + mcp_flash_place<D>(16 * k, lane % 16, n, lane / 16), b);
@@ -164,6 +197,49 @@ static __device__ __forceinline__ void mcp_flash_add(const mcp_flash_sums<M, N> 
             }
         }
     }
+}
+
+/* sums[16 M rows][64] += weights[16 M][64] x tile[64][D], its columns from 64 x `strip` on;
+ * weights are in shared memory, in rows of 64. */
+template <int D, int M>
+static __device__ __forceinline__ void mcp_flash_add_shared(const unsigned short *weights,
+                                                            const unsigned short *tile, int strip,
+                                                            mcp_flash_sums<M, 8> *sums)
+{
+    const int lane = mcp_flash_lane();
+    tile += 64 * strip;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        unsigned a[M][4], b[4];
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            mcp_load_matrices(weights + mcp_flash_place<64>(16 * m, lane % 16, 2 * k, lane / 16),
+                              a[m]);
+#pragma unroll
+        for (int n = 0; n < 8; n += 2) {
+            mcp_load_transposed(tile + mcp_flash_place<D>(16 * k, lane % 16, n, lane / 16), b);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                mcp_multiply_bf16(a[m], b[0], b[1], sums->at[m][n]);
+                mcp_multiply_bf16(a[m], b[2], b[3], sums->at[m][n + 1]);
+            }
+        }
+    }
+}
+
+/* Writes weights[16 M][8 N] to shared memory, in rows of 64 from 8 N x `strip` on. */
+template <int M, int N>
+static __device__ __forceinline__ void mcp_flash_share(const mcp_flash_weights<M, N> &weights,
+                                                       int strip, unsigned short *to)
+{
+    const int lane = mcp_flash_lane();
+#pragma unroll
+    for (int row = 0; row < 2 * M; row++)
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            const int at = mcp_flash_place<64>(8 * row, lane / 4, 0, N * strip + n);
+            *reinterpret_cast<unsigned *>(to + at + lane % 4 * 2) = weights.at[row / 2][n][row % 2];
+        }
 }
 
 /* --- which tiles, and what of them is seen --- */
@@ -272,17 +348,17 @@ mcp_flash_mask(const struct mcp_cuda_attention &op, const mcp_flash_tile &querie
     }
 }
 
-/* The same where rows are keys, and columns the tile's queries. */
+/* The same where rows are keys, and columns queries, the first at `position`. */
 template <int M, int N>
 static __device__ __forceinline__ void
-mcp_flash_mask_columns(const struct mcp_cuda_attention &op, const mcp_flash_tile &queries,
-                       int first, const mcp_flash_tile &keys, mcp_flash_sums<M, N> *scores)
+mcp_flash_mask_columns(const struct mcp_cuda_attention &op, int position, int first,
+                       const mcp_flash_tile &keys, mcp_flash_sums<M, N> *scores)
 {
     const int lane = mcp_flash_lane();
 #pragma unroll
     for (int i = 0; i < 2 * N; i++) {
         const int query = i / 2 * 8 + lane % 4 * 2 + i % 2;
-        const mcp_flash_seen seen = mcp_flash_seen_by(op, queries.position + query, keys);
+        const mcp_flash_seen seen = mcp_flash_seen_by(op, position + query, keys);
 #pragma unroll
         for (int row = 0; row < 2 * M; row++) {
             const int key = first + 8 * row + lane / 4;

@@ -160,13 +160,19 @@ static __global__ void __launch_bounds__(mcp_flash_threads) flash_queries(struct
 
 /* --- gradients of keys and values --- */
 
-/* A warp's rows of keys, and queries of a tile. */
-template <int D> constexpr int key_row_tiles = D == 64 ? 2 : 1;
-template <int D> constexpr int block_keys = mcp_flash_warps * 16 * key_row_tiles<D>;
-constexpr int tile_rows = 32;
+/* Registers hold gradients of 32 keys by 64 columns. So a warp has all of a head of 64; of one
+ * of 128 two warps share the keys, of which each has half the columns, and half the tile's
+ * scores: those they exchange through shared memory. */
+constexpr int key_row_tiles = 2, scored = 32; /* queries that a warp scores */
+template <int D> constexpr int strips = D / 64;
+template <int D> constexpr int block_keys = mcp_flash_warps / strips<D> * 16 * key_row_tiles;
+template <int D> constexpr int tile_rows = scored *strips<D>; /* queries of a tile */
 /* One place of two: queries, gradients of outputs, statistics, deltas; in numbers of 2 bytes. */
-template <int D> constexpr int place_size = tile_rows *(2 * D + 4);
-template <int D> constexpr size_t key_bytes = (2 * block_keys<D> * D + 2 * place_size<D>)*2;
+template <int D> constexpr int place_size = tile_rows<D> *(2 * D + 4);
+/* P and dS, if they are exchanged; in the same. */
+template <int D> constexpr int exchange_size = D == 64 ? 0 : 2 * block_keys<D> *tile_rows<D>;
+template <int D>
+constexpr size_t key_bytes = (2 * block_keys<D> * D + 2 * place_size<D> + exchange_size<D>)*2;
 
 /* The group's heads of queries, one after the other; of each its tiles. */
 struct head_walk {
@@ -174,10 +180,11 @@ struct head_walk {
     int head, last;
 };
 
+template <int D>
 static __device__ __forceinline__ bool next_queries(const struct mcp_cuda_attention &op,
                                                     head_walk *heads, mcp_flash_tile *tile)
 {
-    while (!mcp_flash_next<tile_rows>(op.queries, &heads->walk, tile)) {
+    while (!mcp_flash_next<tile_rows<D>>(op.queries, &heads->walk, tile)) {
         if (heads->head == heads->last)
             return false;
         heads->head++;
@@ -192,76 +199,118 @@ static __device__ __forceinline__ void load_queries(const flash_back &b, int hea
 {
     const struct mcp_cuda_attention &op = b.op;
     const mcp_flash_sides<D> sides = mcp_flash_sides_of<D>(op, head);
-    mcp_flash_load<D, tile_rows>(to, sides.query, op.heads, tile);
-    mcp_flash_load<D, tile_rows>(to + tile_rows * D, sides.d_output, op.heads, tile);
-    auto *numbers = reinterpret_cast<float *>(to + 2 * tile_rows * D);
-    const int row = static_cast<int>(threadIdx.x) % tile_rows;
+    mcp_flash_load<D, tile_rows<D>>(to, sides.query, op.heads, tile);
+    mcp_flash_load<D, tile_rows<D>>(to + tile_rows<D> * D, sides.d_output, op.heads, tile);
+    auto *numbers = reinterpret_cast<float *>(to + 2 * tile_rows<D> * D) + threadIdx.x;
+    const int row = static_cast<int>(threadIdx.x) % tile_rows<D>;
     const int64_t at = mcp_flash_first_row(op) + tile.row + row;
-    if (mcp_flash_warp() == 0)
-        mcp_copy_async<4>(numbers + row, op.statistics + at * op.heads + head, row < tile.count);
-    if (mcp_flash_warp() == 1)
-        mcp_copy_async<4>(numbers + tile_rows + row, delta_at(b, at, head), row < tile.count);
+    if (threadIdx.x < tile_rows<D>)
+        mcp_copy_async<4>(numbers, op.statistics + at * op.heads + head, row < tile.count);
+    else if (threadIdx.x < 2 * tile_rows<D>)
+        mcp_copy_async<4>(numbers, delta_at(b, at, head), row < tile.count);
 }
 
-/* Scores become P, and dP becomes P (dP - D); columns are queries. */
+/* Scores become P; columns are queries. */
 template <int M, int N>
-static __device__ __forceinline__ void differentiate_columns(float scale, const float *numbers,
-                                                             mcp_flash_sums<M, N> *scores,
-                                                             mcp_flash_sums<M, N> *dp)
+static __device__ __forceinline__ void weigh_columns(float scale, const float *statistics,
+                                                     mcp_flash_sums<M, N> *scores)
 {
     const int lane = mcp_flash_lane();
 #pragma unroll
     for (int i = 0; i < 2 * N; i++) {
-        const int column = i / 2 * 8 + lane % 4 * 2 + i % 2;
-        const float base = base_of(numbers[column]), delta = numbers[8 * N + column];
+        const float base = base_of(statistics[i / 2 * 8 + lane % 4 * 2 + i % 2]);
 #pragma unroll
         for (int row = 0; row < 2 * M; row++) {
             float &p = scores->at[row / 2][i / 2][row % 2 * 2 + i % 2];
-            float &d = dp->at[row / 2][i / 2][row % 2 * 2 + i % 2];
             p = mcp_power_of_two(p * scale - base);
-            d = p * (d - delta);
         }
     }
 }
 
-template <int D> struct key_sums {
-    mcp_flash_sums<key_row_tiles<D>, D / 8> key, value;
+/* dP becomes P (dP - D), P as it is rounded; columns are queries. */
+template <int M, int N>
+static __device__ __forceinline__ void differentiate_columns(const float *deltas,
+                                                             const mcp_flash_weights<M, N> &p,
+                                                             mcp_flash_sums<M, N> *dp)
+{
+    const int lane = mcp_flash_lane();
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const float delta[2] = {deltas[n * 8 + lane % 4 * 2], deltas[n * 8 + lane % 4 * 2 + 1]};
+#pragma unroll
+        for (int row = 0; row < 2 * M; row++) {
+            float pair[2], *const d = &dp->at[row / 2][n][row % 2 * 2];
+            mcp_unpack(&p.at[row / 2][n][row % 2], false, pair);
+            d[0] = pair[0] * (d[0] - delta[0]);
+            d[1] = pair[1] * (d[1] - delta[1]);
+        }
+    }
+}
+
+struct key_sums {
+    mcp_flash_sums<key_row_tiles, 8> key, value;
 };
+
+/* A block's shared memory: `query` is the place of the tile. */
+struct key_memory {
+    const unsigned short *key, *query;
+    unsigned short *exchange;
+};
+
+/* Where a warp works: its first key of the block's, and its strip. */
+template <int D> static __device__ __forceinline__ int first_key()
+{
+    return mcp_flash_warp() / strips<D> * 16 * key_row_tiles;
+}
+template <int D> static __device__ __forceinline__ int strip_of()
+{
+    return mcp_flash_warp() % strips<D>;
+}
 
 /* dK += dS^T Q and dV += P^T dO of one tile. */
 template <int D>
 static __device__ __forceinline__ void
 add_queries(const struct mcp_cuda_attention &op, const mcp_flash_tile &queries,
-            const mcp_flash_tile &keys, const unsigned short *key, const unsigned short *query,
-            key_sums<D> *sums)
+            const mcp_flash_tile &keys, const key_memory &m, key_sums *sums)
 {
-    constexpr int M = key_row_tiles<D>;
-    const unsigned short *d_output = query + tile_rows * D, *value = key + block_keys<D> * D;
-    const auto *numbers = reinterpret_cast<const float *>(query + 2 * tile_rows * D);
-    const int first = mcp_flash_warp() * 16 * M;
-    mcp_flash_sums<M, tile_rows / 8> scores = {}, dp = {};
-    mcp_flash_dot<D, 2>(key, first, query, &scores);
-    mcp_flash_dot<D, 2>(value, first, d_output, &dp);
+    const int first = first_key<D>(), strip = strip_of<D>(), half = strip * scored;
+    const unsigned short *d_output = m.query + tile_rows<D> * D;
+    const unsigned short *value = m.key + block_keys<D> * D;
+    const auto *numbers = reinterpret_cast<const float *>(m.query + 2 * tile_rows<D> * D) + half;
+    mcp_flash_sums<key_row_tiles, scored / 8> scores = {}, dp = {};
+    mcp_flash_dot<D, 2>(m.key, first, m.query + half * D, &scores);
     if (!mcp_flash_all_seen<block_keys<D>>(op, queries, keys))
-        mcp_flash_mask_columns(op, queries, first, keys, &scores);
-    differentiate_columns(op.scale * mcp_log2_e, numbers, &scores, &dp);
-    mcp_flash_add<D>(scores, d_output, &sums->value);
-    mcp_flash_add<D>(dp, query, &sums->key);
+        mcp_flash_mask_columns(op, queries.position + half, first, keys, &scores);
+    weigh_columns(op.scale * mcp_log2_e, numbers, &scores);
+    const auto p = mcp_flash_round(scores);
+    mcp_flash_dot<D, 2>(value, first, d_output + half * D, &dp);
+    differentiate_columns(numbers + tile_rows<D>, p, &dp);
+    const auto ds = mcp_flash_round(dp);
+    if constexpr (strips<D> == 1) {
+        mcp_flash_add<D>(p, d_output, &sums->value);
+        mcp_flash_add<D>(ds, m.query, &sums->key);
+    } else {
+        unsigned short *const shared = m.exchange + first * tile_rows<D>;
+        mcp_flash_share(p, strip, shared);
+        mcp_flash_share(ds, strip, shared + block_keys<D> * tile_rows<D>);
+        __syncthreads(); /* both halves are there */
+        mcp_flash_add_shared<D>(shared, d_output, strip, &sums->value);
+        mcp_flash_add_shared<D>(shared + block_keys<D> * tile_rows<D>, m.query, strip, &sums->key);
+    }
 }
 
 template <int D>
 static __device__ __forceinline__ void store_keys(const struct mcp_cuda_attention &op,
                                                   const mcp_flash_tile &keys, int kv_head,
-                                                  const key_sums<D> &sums)
+                                                  const key_sums &sums)
 {
     const int64_t row_0 = mcp_flash_first_row(op) + keys.row, stride = 2 * op.kv_heads * D;
-    const int first = mcp_flash_warp() * 16 * key_row_tiles<D>;
-    mcp_flash_put({mcp_bits(op.d_kv, mcp_key_at(op, row_0, kv_head)), stride, first, keys.count,
-                   op.scale, false},
+    const int64_t key_at = mcp_key_at(op, row_0, kv_head) + 64 * strip_of<D>();
+    const int64_t value_at = mcp_value_at(op, row_0, kv_head) + 64 * strip_of<D>();
+    mcp_flash_put({mcp_bits(op.d_kv, key_at), stride, first_key<D>(), keys.count, op.scale, false},
                   sums.key);
-    mcp_flash_put(
-        {mcp_bits(op.d_kv, mcp_value_at(op, row_0, kv_head)), stride, first, keys.count, 1, false},
-        sums.value);
+    mcp_flash_put({mcp_bits(op.d_kv, value_at), stride, first_key<D>(), keys.count, 1, false},
+                  sums.value);
 }
 
 template <int D>
@@ -269,32 +318,31 @@ static __global__ void __launch_bounds__(mcp_flash_threads) flash_keys(struct fl
 {
     MCP_SHARED_ARRAY(unsigned short, key);
     const struct mcp_cuda_attention &op = b.op;
-    unsigned short *const query = key + 2 * block_keys<D> * D;
+    unsigned short *const places = key + 2 * block_keys<D> * D;
     const int kv_head = b.first_kv_head + static_cast<int>(blockIdx.y), group = group_of(op);
     const mcp_flash_tile keys = mcp_flash_tile_at(op.keys, block_keys<D>, blockIdx.x);
     const int last = mcp_flash_highest(op, keys.position + keys.count - 1);
     head_walk heads = {mcp_flash_walk_over(keys.position, last), kv_head * group,
                        kv_head * group + group - 1};
-    key_sums<D> sums = {};
+    key_sums sums = {};
     mcp_flash_tile next;
-    bool more = next_queries(op, &heads, &next);
+    bool more = next_queries<D>(op, &heads, &next);
     if (more) {
-        const mcp_flash_sides<D> sides = mcp_flash_sides_of<D>(op, heads.head);
-        mcp_flash_load<D, block_keys<D>>(key, sides.key, 2 * op.kv_heads, keys);
-        mcp_flash_load<D, block_keys<D>>(key + block_keys<D> * D, sides.value, 2 * op.kv_heads,
-                                         keys);
-        load_queries<D>(b, heads.head, next, query);
+        mcp_flash_load_keys<D, block_keys<D>>(key, mcp_flash_sides_of<D>(op, heads.head),
+                                              op.kv_heads, keys);
+        load_queries<D>(b, heads.head, next, places);
     }
     for (int place = 0; more; place ^= 1) {
         const mcp_flash_tile queries = next;
+        const key_memory m = {key, places + place * place_size<D>, places + 2 * place_size<D>};
         mcp_wait_for_copies();
-        __syncthreads(); /* queries have come; those in the other place have been read */
-        more = next_queries(op, &heads, &next);
+        __syncthreads(); /* queries have come; what was before has been read */
+        more = next_queries<D>(op, &heads, &next);
         if (more)
-            load_queries<D>(b, heads.head, next, query + (place ^ 1) * place_size<D>);
-        add_queries(op, queries, keys, key, query + place * place_size<D>, &sums);
+            load_queries<D>(b, heads.head, next, places + (place ^ 1) * place_size<D>);
+        add_queries<D>(op, queries, keys, m, &sums);
     }
-    store_keys(op, keys, kv_head, sums);
+    store_keys<D>(op, keys, kv_head, sums);
 }
 
 /* --- launches --- */
