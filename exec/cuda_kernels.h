@@ -168,7 +168,9 @@ void mcp_cuda_exchange_heads(const struct mcp_cuda_exchange *op,
 /* Softmax attention of `batch` sequences: a query at position p sees keys at p and before,
  * within the window or chunk. A ring's step has other tokens for keys than for queries; after
  * an exchange of tokens for heads both are of all ranks. Rows of queries and outputs
- * [heads][head_dim], [heads][value_head_dim]; of kv as in struct mcp_cuda_heads. */
+ * [heads][head_dim], [heads][value_head_dim]; of kv as in struct mcp_cuda_heads. Where all is
+ * bf16, aligned, and heads are 64 or 128 wide, tensor cores work (cuda_kernels_flash*.cu): there
+ * weights and gradients of scores are rounded to bf16 before they are multiplied. */
 struct mcp_cuda_attention {
     struct mcp_cuda_array query, kv;
     struct mcp_cuda_array output; /* forward: output; rows that see no key are 0 */
