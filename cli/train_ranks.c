@@ -17,6 +17,8 @@
 struct last_words {
     struct mcp_error rank, signal;
     bool in_banner;       /* between mpirun's lines of dashes */
+    bool lacked_memory;   /* a rank that could say no more than that */
+    unsigned long first;  /* rank that ended, mpirun says */
     char of_mpirun[4096]; /* told if nobody says anything better */
 };
 
@@ -34,6 +36,15 @@ static bool find_signal(const char *line, struct mcp_error *out)
     mcp_fail(out, MCP_RUN_FAILURE, "rank %lu was ended by signal %d (%s)%s", rank, number,
              strsignal(number), number == SIGKILL ? MEMORY : "");
     return true;
+}
+
+/* A rank without memory knows no longer which one it is; "Process name: [[71,1],RANK]" does. */
+static bool find_shortage(const char *line, struct last_words *words)
+{
+    sscanf(line, " Process name: [[%*u,%*u],%lu]", &words->first);
+    const bool is_shortage = mcp_same(line, "mcpplan: out of memory\n");
+    words->lacked_memory = words->lacked_memory || is_shortage;
+    return is_shortage;
 }
 
 /* What a rank says in a line; NULL: it is none's. */
@@ -68,7 +79,7 @@ static void take_line(struct last_words *words, const char *line)
         words->in_banner = !words->in_banner;
         return;
     }
-    if (find_signal(line, &words->signal))
+    if (find_signal(line, &words->signal) || find_shortage(line, words))
         return;
     if (speech != NULL && !mcp_starts_with(speech, "note: "))
         take_reason(words, speech);
@@ -135,6 +146,8 @@ static enum mcp_status how_it_ended(const char *program, int status, const struc
     }
     if (words->rank.text[0] != '\0' && why != MCP_RUN_FAILURE)
         return mcp_fail(err, why, "%s", words->rank.text);
+    if (words->lacked_memory)
+        return mcp_fail(err, MCP_RUN_FAILURE, "rank %lu ran out of memory", words->first);
     if (words->signal.text[0] != '\0')
         return mcp_fail(err, MCP_RUN_FAILURE, "%s", words->signal.text);
     if (words->rank.text[0] != '\0')

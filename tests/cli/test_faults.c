@@ -318,6 +318,26 @@ Test(faults, a_full_disk)
     place_leave(&at);
 }
 
+#ifndef __SANITIZE_ADDRESS__ /* which maps more than any limit */
+/* A model of 64 GB a rank, of which each may have 8. */
+Test(faults, out_of_memory)
+{
+    struct place at = place_new();
+    place_must(&at, "plan --model llama-3.1-8b --cluster dgx-a100 --gpus 2 --tensor-parallel 2 "
+                    "--global-batch-size 2 --sequence-length 32 --precision fp32 "
+                    "--stack mcpplan-cpu -o @/plan.json");
+    const char *command = mcp_format(at.arena,
+                                     "ulimit -v 8000000; %s train @/plan.json --data "
+                                     "@/text.tokens --steps 1 > @/out 2> @/said",
+                                     at.program);
+    cr_expect(eq(int, place_shell(&at, command), MCP_RUN_FAILURE));
+    const char *said = place_content(&at, "said");
+    cr_expect(lines_about(said, "ran out of memory\n") == 1, "%s", said);
+    cr_expect(eq(sz, strcspn(said, "\n") + 1, strlen(said)), "not one sentence: %s", said);
+    place_leave(&at);
+}
+#endif
+
 /* --- ranks that somebody's own mpirun starts --- */
 
 /* Two ranks of two steps from one checkpoint folder, each with words of its own before and
