@@ -349,7 +349,7 @@ static int run_apart(const struct place *at, const char *before, const char *aft
         "export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 OMP_NUM_THREADS=1 "
         "OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_ALLOW_RUN_AS_ROOT=1 "
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; each='%s-exec-cpu --program %s/program.json --data "
-        "%s/text.tokens --steps 2 --checkpoint-dir %s/apart --resume --timeout-s 2'; "
+        "%s/text.tokens --steps 2 --checkpoint-dir %s/apart --resume --timeout-s 8'; "
         "mpirun --oversubscribe --bind-to none -np 1 $each : -np 1 %s $each %s > %s/out 2> %s/all; "
         "code=$?; grep '^mcpplan' %s/all > %s/said; exit $code",
         at->program, at->folder, at->folder, at->folder, before, after, at->folder, at->folder,

@@ -88,8 +88,7 @@ static double apart(const double *a, const double *b, int count)
 {
     double worst = 0;
     for (int i = 0; i < count; i++)
-        if (!(fabs(a[i] - b[i]) <= worst * fabs(b[i])))
-            worst = fabs(a[i] - b[i]) / fabs(b[i]);
+        worst = ranks_worse(worst, fabs(a[i] - b[i]) / fabs(b[i]));
     return worst;
 }
 

@@ -351,6 +351,7 @@ ParameterizedTest(struct case_tokens *c, kernels, tokens)
     kit.rank.batch = &batch;
     kit.program.plan.data_parallel = c->data;
     kit.program.plan.context_parallel = c->context;
+    kit.program.plan.microbatch_size = (int)c->microbatch_size;
     int64_t local = c->sequence / c->context, count = local * c->microbatch_size;
     kit.type.facts =
         (struct mcp_layer_facts){.microbatch_size = c->microbatch_size,
@@ -358,8 +359,8 @@ ParameterizedTest(struct case_tokens *c, kernels, tokens)
                                  .zigzag = c->sequence % (2 * c->context) == 0 && c->context > 1};
     int out = kit_buffer(&kit, MCP_I32, count);
     for (int i = 0; i < c->data * c->context * c->num_microbatches; i++) {
-        kit.rank.at.data = i % c->data;
-        kit.rank.at.context = i / c->data % c->context;
+        kit.rank.rank = i % (c->data * c->context);
+        kit.rank.at = mcp_mesh_coordinate(&kit.program.plan, kit.rank.rank);
         KIT_OP(&kit, MCP_FN_LOAD_MICROBATCH, count, 1, c->ahead);
         kit.launch.microbatch = i / c->data / c->context;
         kit_write(&kit, out);
