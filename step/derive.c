@@ -18,6 +18,14 @@ static bool reads(const struct mcp_op *op, struct mcp_operand place)
     return false;
 }
 
+static bool writes(const struct mcp_op *op, struct mcp_operand place)
+{
+    for (int i = 0; i < op->num_writes; i++)
+        if (same_place(op->writes[i], place))
+            return true;
+    return false;
+}
+
 /* Who touched a place last: its writer, and per stream its readers since. Ops + 1. */
 struct touched {
     short writer;
@@ -54,12 +62,23 @@ static void come_after(struct history *h, const struct mcp_op *ops, short op)
         h->latest[ops[op - 1].stream] = op;
 }
 
+/* The last that wrote what op reads of a place, + 1; writers of a place follow each other. */
+static short writer_of(struct history *h, const struct mcp_op *ops, const struct mcp_op *op,
+                       struct mcp_operand place)
+{
+    short writer = place_of(h, place)->writer;
+    while (writer > 0 &&
+           (!writes(&ops[writer - 1], place) || mcp_read_is_apart(op, &ops[writer - 1], place)))
+        writer--;
+    return writer;
+}
+
 /* Read after write, write after write, write after read. */
 static void find_dependences(struct history *h, const struct mcp_op *ops, const struct mcp_op *op)
 {
     memset(h->latest, 0, sizeof h->latest);
     for (int r = 0; r < op->num_reads; r++)
-        come_after(h, ops, place_of(h, op->reads[r])->writer);
+        come_after(h, ops, writer_of(h, ops, op, op->reads[r]));
     for (int w = 0; w < op->num_writes; w++) {
         const struct touched *place = place_of(h, op->writes[w]);
         come_after(h, ops, place->writer);

@@ -41,6 +41,40 @@ const struct mcp_buffer *mcp_operand_buffer(const struct mcp_program *program,
     return &type->buffers[operand.space][operand.index];
 }
 
+/* Elements of a buffer. */
+struct range {
+    int64_t first, count;
+};
+
+/* At least what the op touches of `at`, on any rank; false: not known. */
+static bool range_of(const struct mcp_op *op, struct mcp_operand at, struct range *out)
+{
+    const int64_t *dims = op->dims;
+    bool shards = at.index >= MCP_LAYER_WEIGHT_SHARD && at.index <= MCP_LAYER_EXPERT_GRADIENT_SHARD;
+    if (at.space != MCP_SPACE_LAYER)
+        return false;
+    if (op->function == MCP_FN_ALL_REDUCE)
+        *out = (struct range){dims[2], dims[4] > dims[0] ? dims[4] : dims[0]};
+    else if (op->function == MCP_FN_SUM_SQUARES)
+        *out = shards ? (struct range){dims[4], dims[0]} : (struct range){dims[3], dims[2]};
+    else
+        return false;
+    return true;
+}
+
+static bool is_behind(struct range later, struct range earlier)
+{
+    return later.first >= earlier.first && later.first - earlier.first >= earlier.count;
+}
+
+bool mcp_read_is_apart(const struct mcp_op *reader, const struct mcp_op *writer,
+                       struct mcp_operand at)
+{
+    struct range read, written;
+    return range_of(reader, at, &read) && range_of(writer, at, &written) &&
+           (is_behind(read, written) || is_behind(written, read));
+}
+
 bool mcp_op_is_transfer(const struct mcp_op *op)
 {
     enum mcp_code code = (enum mcp_code)mcp_functions[op->function].code;

@@ -259,6 +259,13 @@ const struct mcp_buffer *mcp_operand_buffer(const struct mcp_program *program,
                                             const struct mcp_layer_type *type,
                                             struct mcp_operand operand);
 
+/* Are elements of `at` that `reader` reads other ones than `writer` writes? Known of sums of
+ * squares and all-reduces of a layer's flat buffers, whose dims say which (step/function.h);
+ * false of all else. Asked of reads only: writes of one buffer keep their order whatever they
+ * touch of it, so that who comes after one comes after all before it. */
+bool mcp_read_is_apart(const struct mcp_op *reader, const struct mcp_op *writer,
+                       struct mcp_operand at);
+
 /* Does it move values between ranks? */
 bool mcp_op_is_transfer(const struct mcp_op *op);
 

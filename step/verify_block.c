@@ -247,10 +247,13 @@ static struct order order_of(struct mcp_arena *arena, const struct mcp_block *bl
 }
 
 /* Parts of one flat weight or gradient buffer do not touch each other. */
-static bool apart(const struct mcp_op *a, const struct mcp_op *b, struct mcp_operand at)
+static bool apart(const struct mcp_op *earlier, const struct mcp_op *later, struct mcp_operand at,
+                  bool is_write)
 {
-    return at.space == MCP_SPACE_LAYER && a->weight != MCP_NO_WEIGHT &&
-           b->weight != MCP_NO_WEIGHT && a->weight != b->weight;
+    if (!is_write && mcp_read_is_apart(later, earlier, at))
+        return true;
+    return at.space == MCP_SPACE_LAYER && earlier->weight != MCP_NO_WEIGHT &&
+           later->weight != MCP_NO_WEIGHT && earlier->weight != later->weight;
 }
 
 /* Op `later` reads or writes `o`: earlier ops that touch it must be over. Those
@@ -262,7 +265,8 @@ static enum mcp_status check_hazard(const struct judged *at, const struct order 
     const char *name = mcp_operand_buffer(at->program, at->type, o)->name;
     for (int i = later - 1; i >= 0; i--) {
         bool written = writes(&ops[i], o);
-        if (apart(&ops[i], &ops[later], o) || !(written || (is_write && reads(&ops[i], o))))
+        bool touched = written || (is_write && reads(&ops[i], o));
+        if (!touched || apart(&ops[i], &ops[later], o, is_write))
             continue;
         if (!is_before(order, i, later))
             return fail(at, later, "%s %s '%s', which op %d (%s) %s, and does not wait for it",

@@ -2,7 +2,9 @@
  * which. */
 #include "step/verify.h"
 
+#include "step/build.h"
 #include "tests/step/edit.h"
+#include "tests/step/setup.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -563,4 +565,35 @@ ParameterizedTest(int *index, verify, one_change)
     cr_expect(ne(ptr, strstr(err.text, cases[*index].says), NULL), "%s: %s", cases[*index].name,
               err.text);
     mcp_arena_free(bench.arena);
+}
+
+/* While tables of both ends add up their gradients, squares are summed of what lies in front of
+ * them in their buffer: positions, the last norm; squares of the table wait. */
+Test(verify, what_lies_apart_does_not_wait)
+{
+    for (int zero = 0; zero <= 3; zero++) {
+        struct setup s;
+        struct mcp_program program;
+        struct mcp_error err = {""};
+        setup_load(&s, "gpt2", "dgx-a100", "megatron-core");
+        s.plan.pipeline_parallel = s.plan.data_parallel = 2;
+        s.plan.zero_stage = zero;
+        setup_finish(&s, 4, NONE);
+        mcp_program_build(s.arena, &s.question, &s.plan, &program);
+        const struct mcp_layer_type *first = mcp_program_layer_type(&program, 0);
+        const struct mcp_layer_type *last =
+            mcp_program_layer_type(&program, program.num_layers - 1);
+        struct mcp_op *squares = first->blocks[MCP_EPILOGUE].ops + 1;
+        cr_assert(eq(int, first->blocks[MCP_EPILOGUE].num_ops, 3));
+        cr_expect(eq(int, squares[0].num_waits, 0), "positions, ZeRO-%d", zero);
+        cr_expect(eq(int, squares[1].num_waits, 1), "table, ZeRO-%d", zero);
+        cr_assert(eq(int, last->blocks[MCP_EPILOGUE].num_ops, 2));
+        cr_expect(eq(int, last->blocks[MCP_EPILOGUE].ops[1].num_waits, 0), "norm, ZeRO-%d", zero);
+        cr_expect(eq(int, (int)mcp_program_verify(s.arena, &program, &err), 0), "%s", err.text);
+        squares[0].dims[zero >= 2 ? 0 : 2]++; /* the table's first element too */
+        cr_expect(eq(int, (int)mcp_program_verify(s.arena, &program, &err), (int)MCP_INVALID));
+        cr_expect(ne(ptr, strstr(err.text, "op 1 (sum_squares): reads layer"), NULL), "%s",
+                  err.text);
+        mcp_arena_free(s.arena);
+    }
 }
