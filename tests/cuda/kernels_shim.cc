@@ -4,6 +4,7 @@
 
 #include "exec/cuda_device.cuh"
 
+#include <cstdlib>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,6 +112,13 @@ TEST(shim_shared_memory_is_poisoned_for_each_block)
 
 /* --- threads that go wrong --- */
 
+/* Sanitizers may have been told to write into files; here a report is what is wanted. */
+static void report_to_stderr(const char *options)
+{
+    const char *before = getenv(options);
+    setenv(options, (std::string(before == nullptr ? "" : before) + ":log_path=stderr").c_str(), 1);
+}
+
 /* What a process of its own says that runs the kernel, before it ends by abort() or by a
  * sanitizer. Not a fork: after one, ThreadSanitizer no longer looks. */
 static std::string last_words(const char *fault)
@@ -125,6 +133,9 @@ static std::string last_words(const char *fault)
         dup2(ends[1], STDERR_FILENO);
         close(ends[0]);
         close(ends[1]);
+        report_to_stderr("ASAN_OPTIONS");
+        report_to_stderr("UBSAN_OPTIONS");
+        report_to_stderr("TSAN_OPTIONS");
         execl("/proc/self/exe", "kernels", "fault", fault, static_cast<char *>(nullptr));
         _exit(0);
     }
