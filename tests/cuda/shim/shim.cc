@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <memory>
 #include <numeric>
+#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 #include <vector>
 
@@ -140,8 +141,10 @@ struct engine {
 
     ~engine()
     {
-        for (auto &f : fibers)
+        for (auto &f : fibers) {
+            ASAN_UNPOISON_MEMORY_REGION(f->stack, stack_bytes); /* others come to lie there */
             munmap(f->stack, stack_bytes);
+        }
     }
 };
 thread_local std::unique_ptr<engine> engines;
