@@ -189,7 +189,7 @@ check-full: deps                     ## train every legal layout of up to 8 rank
 # A leak alone does not fail a Criterion test, so look for sanitizer logs too.
 asan:                                ## tests under AddressSanitizer and UBSan; kernels under TSan too
 	$(Q)rm -f build/asan/log.*; mkdir -p build/asan
-	$(Q)MCP_RANKS_EVERY=8 ASAN_OPTIONS=log_path=$(CURDIR)/build/asan/log UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/build/asan/log \
+	$(Q)MCP_RANKS_EVERY=12 ASAN_OPTIONS=log_path=$(CURDIR)/build/asan/log UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/build/asan/log \
 	  $(MAKE) --no-print-directory CONFIG=asan BUILD=build/asan tests || { cat build/asan/log.* 2>/dev/null; exit 1; }
 	$(Q)! cat build/asan/log.* 2>/dev/null
 	$(Q)$(MAKE) --no-print-directory CONFIG=tsan BUILD=build/tsan build/tsan/tests/cuda/kernels
