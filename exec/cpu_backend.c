@@ -102,7 +102,7 @@ enum mcp_status mcp_cpu_backend_open(struct mcp_arena *arena, struct mcp_cpu_wor
 static bool supports(enum mcp_function function, enum mcp_dtype dtype)
 {
     const struct mcp_cpu_kernel *kernel = &mcp_cpu_kernels[function];
-    return mcp_cpu_transfer_supports(function, dtype) ||
+    return mcp_transfer_supports(function, dtype) ||
            (kernel->run != NULL && (kernel->dtypes & (1u << dtype)) != 0);
 }
 

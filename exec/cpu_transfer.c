@@ -20,25 +20,6 @@ static bool is_reduction(enum mcp_function function)
            function == MCP_FN_REDUCE_SCATTER;
 }
 
-bool mcp_cpu_transfer_supports(enum mcp_function function, enum mcp_dtype dtype)
-{
-    switch (function) {
-    case MCP_FN_ALL_REDUCE:
-    case MCP_FN_ALL_REDUCE_MAX:
-    case MCP_FN_REDUCE_SCATTER:
-        return dtype == MCP_F32 || dtype == MCP_BF16 || dtype == MCP_F16;
-    case MCP_FN_ALL_GATHER:
-    case MCP_FN_ALL_TO_ALL:
-    case MCP_FN_ALL_TO_ALL_V:
-    case MCP_FN_SEND:
-    case MCP_FN_RECEIVE:
-    case MCP_FN_SHIFT:
-        return dtype <= MCP_F16 || dtype == MCP_I32 || dtype == MCP_U8;
-    default:
-        return false;
-    }
-}
-
 /* --- shards --- */
 
 static int members(const struct mcp_cpu_transfer *t)

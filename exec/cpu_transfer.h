@@ -26,9 +26,6 @@ struct mcp_cpu_transfer {
     int64_t room_bytes;
 };
 
-/* Which functions and dtypes transfers have. */
-bool mcp_cpu_transfer_supports(enum mcp_function function, enum mcp_dtype dtype);
-
 /* What `launch` asks for; `channel` of its stream and group. room, room_bytes are kept. */
 void mcp_cpu_transfer_set(const struct mcp_launch *launch, struct mcp_cpu_channel *channel,
                           struct mcp_cpu_transfer *transfer);

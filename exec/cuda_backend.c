@@ -8,6 +8,7 @@
 #include "exec/cuda_transfer.h"
 #include "exec/cuda_wait.h"
 #include "exec/host_functions.h"
+#include "exec/transfer.h"
 
 #include <string.h>
 
@@ -144,7 +145,7 @@ static bool supports(enum mcp_function function, enum mcp_dtype dtype)
     bool is_number = dtype == MCP_F32 || dtype == MCP_BF16 || dtype == MCP_F16;
     if (is_host_function(function) || mcp_functions[function].code == MCP_HOST)
         return is_host_function(function) || kernel->run != NULL;
-    return mcp_cuda_transfer_supports(function, dtype) ||
+    return mcp_transfer_supports(function, dtype) ||
            (is_number && (kernel->run != NULL || kernel->multiply != NULL));
 }
 

@@ -4,26 +4,6 @@
 #include "exec/cuda_runtime.h"
 #include "exec/transfer.h"
 
-bool mcp_cuda_transfer_supports(enum mcp_function function, enum mcp_dtype dtype)
-{
-    enum mcp_nccl_type type;
-    switch (function) {
-    case MCP_FN_ALL_REDUCE:
-    case MCP_FN_ALL_REDUCE_MAX:
-    case MCP_FN_REDUCE_SCATTER:
-        return dtype == MCP_F32 || dtype == MCP_BF16 || dtype == MCP_F16;
-    case MCP_FN_ALL_GATHER:
-    case MCP_FN_ALL_TO_ALL:
-    case MCP_FN_ALL_TO_ALL_V:
-    case MCP_FN_SEND:
-    case MCP_FN_RECEIVE:
-    case MCP_FN_SHIFT:
-        return mcp_nccl_type_of(dtype, &type);
-    default:
-        return false;
-    }
-}
-
 /* --- one transfer --- */
 
 struct move {

@@ -33,9 +33,6 @@ enum mcp_status mcp_cuda_channels_open(struct mcp_arena *arena,
                                        const struct mcp_cuda_channels_setting *setting,
                                        struct mcp_cuda_channels **out, struct mcp_error *err);
 
-/* Which functions and dtypes transfers have. */
-bool mcp_cuda_transfer_supports(enum mcp_function function, enum mcp_dtype dtype);
-
 /* Queues what `launch` asks for on `stream`. `sizes`, on the host: of all_to_all_v. A send is
  * over on `stream` when it is copied. */
 enum mcp_status mcp_cuda_transfer(struct mcp_cuda_channels *channels,

@@ -7,6 +7,9 @@
 
 #include <stdbool.h>
 
+/* Which functions and dtypes transfers have, on any backend. */
+bool mcp_transfer_supports(enum mcp_function function, enum mcp_dtype dtype);
+
 struct mcp_transfer {
     unsigned char function, dtype;
     signed char delta;
