@@ -60,13 +60,7 @@ struct reference {
 static const struct reference *reference_of(struct mcp_cpu_world *cpu, struct reference *all,
                                             int model)
 {
-    const struct ranks_case alone = {model,    1,
-                                     1,        1,
-                                     1,        1,
-                                     false,    MCP_CONTEXT_RING,
-                                     0,        false,
-                                     MCP_1F1B, 1,
-                                     1,        MCP_RECOMPUTE_NONE};
+    const struct ranks_case alone = ranks_alone(model);
     struct mcp_step_report report;
     struct run run;
     if (!all[model].made) {

@@ -175,9 +175,7 @@ static struct reference *reference_of(struct mcp_cpu_world *world, struct refere
                                       const struct ranks_case *c)
 {
     struct reference *one = &all[c->model];
-    const struct ranks_case alone = {
-        c->model,         1, 1,     1,        1, 1, false,
-        MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 1, MCP_RECOMPUTE_NONE};
+    const struct ranks_case alone = ranks_alone(c->model);
     if (one->made)
         return one;
     one->made = plan_case(&one->run, &alone);

@@ -90,9 +90,7 @@ static double skips_apart(struct mcp_cpu_world *world, const struct story *many,
 
 static void compare_half(struct mcp_cpu_world *world, const struct ranks_case *c, FILE *out)
 {
-    const struct ranks_case alone = {
-        c->model,         1, 1,     1,        1, 1, false,
-        MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 1, MCP_RECOMPUTE_NONE};
+    const struct ranks_case alone = ranks_alone(c->model);
     struct story one, many;
     train_half(world, &alone, true, &one);
     train_half(world, c, false, &many);
@@ -200,9 +198,7 @@ static void train_embedded(struct mcp_cpu_world *world, const struct ranks_case 
 
 static void compare_embedded(struct mcp_cpu_world *world, const struct ranks_case *c, FILE *out)
 {
-    const struct ranks_case alone = {
-        c->model,         1, 1,     1,        1, 1, false,
-        MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 1, MCP_RECOMPUTE_NONE};
+    const struct ranks_case alone = ranks_alone(c->model);
     struct story one, many, plain;
     train_embedded(world, &alone, true, EXACT_STEPS, &one);
     train_embedded(world, &alone, true, 0, &plain);

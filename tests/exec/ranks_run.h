@@ -68,4 +68,16 @@ void train_losses(struct run *run, double losses[RANKS_STEPS]);
 /* The largest relative difference; what NaN fails. */
 double worst_of(const double *a, const double *b);
 
+/* What others are compared with: the model on one rank, nothing saved or made again. */
+static inline struct ranks_case ranks_alone(int model)
+{
+    return (struct ranks_case){model,    1,
+                               1,        1,
+                               1,        1,
+                               false,    MCP_CONTEXT_RING,
+                               0,        false,
+                               MCP_1F1B, 1,
+                               1,        MCP_RECOMPUTE_NONE};
+}
+
 #endif
