@@ -115,11 +115,6 @@ static void add_asked(struct mcp_report *report, const struct mcp_jobs_view *j)
     mcp_report_table(report, MCP_REPORT_TABLE, "", table);
 }
 
-static const char *known(struct mcp_arena *arena, double value)
-{
-    return isnan(value) ? "unknown" : mcp_format(arena, "%.4g", value);
-}
-
 static void add_machines(struct mcp_report *report, const struct mcp_jobs_view *j)
 {
     static const struct mcp_column columns[] = {
@@ -135,8 +130,8 @@ static void add_machines(struct mcp_report *report, const struct mcp_jobs_view *
         mcp_table_cell(table, "%s", mcp_printable(arena, machines->name));
         mcp_table_cell(table, "%s", mcp_printable(arena, machines->gpu.name));
         mcp_table_cell(table, "%d", machines->gpus_per_node);
-        mcp_table_cell(table, "%s", known(arena, machines->gpu.power_watts));
-        mcp_table_cell(table, "%s", known(arena, machines->gpu.price_per_gpu_hour));
+        mcp_table_cell(table, "%s", mcp_capacity_known(arena, machines->gpu.power_watts));
+        mcp_table_cell(table, "%s", mcp_capacity_known(arena, machines->gpu.price_per_gpu_hour));
     }
     mcp_report_table(report, MCP_REPORT_TABLE, "", table);
 }

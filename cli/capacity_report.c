@@ -189,11 +189,6 @@ static void add_failures(struct mcp_report *report, const struct mcp_capacity_vi
 
 /* --- what it rests on --- */
 
-static const char *known(struct mcp_arena *arena, double value)
-{
-    return isnan(value) ? "unknown" : mcp_format(arena, "%.4g", value);
-}
-
 static void add_machines(struct mcp_report *report, const struct mcp_capacity_view *view)
 {
     static const struct mcp_column columns[] = {{"machines", "", MCP_LEFT},
@@ -210,8 +205,8 @@ static void add_machines(struct mcp_report *report, const struct mcp_capacity_vi
             mcp_table_cell(table, "%s", view->machines[i].name);
             mcp_table_cell(table, "%s", pool->gpu.name);
             mcp_table_cell(table, "%d", pool->gpus_per_node);
-            mcp_table_cell(table, "%s", known(arena, pool->gpu.power_watts));
-            mcp_table_cell(table, "%s", known(arena, pool->gpu.price_per_gpu_hour));
+            mcp_table_cell(table, "%s", mcp_capacity_known(arena, pool->gpu.power_watts));
+            mcp_table_cell(table, "%s", mcp_capacity_known(arena, pool->gpu.price_per_gpu_hour));
         }
     }
     mcp_report_table(report, MCP_REPORT_TABLE, "", table);

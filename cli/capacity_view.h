@@ -26,6 +26,8 @@ struct mcp_capacity_lines {
     size_t count, capacity;
     const char **items;
 };
+/* "unknown" for NaN, else 4 digits. */
+const char *mcp_capacity_known(struct mcp_arena *arena, double value);
 void mcp_capacity_line(struct mcp_capacity_lines *lines, const char *text);
 const char *mcp_capacity_days(struct mcp_arena *arena, double s);
 /* "4x1x2x8": tensor, context, pipeline, data. */

@@ -68,6 +68,11 @@ const char *mcp_capacity_plan_text(struct mcp_arena *arena, const struct mcp_cap
                       p->pipeline_parallel, p->data_parallel);
 }
 
+const char *mcp_capacity_known(struct mcp_arena *arena, double value)
+{
+    return isnan(value) ? "unknown" : mcp_format(arena, "%.4g", value);
+}
+
 void mcp_capacity_line(struct mcp_capacity_lines *lines, const char *text)
 {
     lines->items =
