@@ -109,18 +109,18 @@ int main(int argc, char **argv)
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_cpu_world *cpu = NULL;
     struct reference all[RANKS_MODELS] = {{.made = false}};
-    int steps = ranks_full() ? RANKS_STEPS : SHORT, every = ranks_every();
+    int steps = ranks_full() ? RANKS_STEPS : SHORT;
     char *end = NULL;
     CHECK(mcp_cpu_world_open(arena, &argc, &argv, &cpu, &err));
     long only = argc > 2 ? strtol(argv[2], &end, 10) : -1;
     FILE *out = argc > 1 ? fopen(argv[1], "w") : stdout;
     if (out == NULL)
         return 1;
-    if (argc > 2 ? *end != '\0' : every == 1)
+    if (argc > 2 ? *end != '\0' : ranks_every() == 1)
         run_drops(out, argc > 2 ? argv[2] : NULL);
     for (int i = 0; i < ranks_num_cases; i++)
         if (ranks_world(&ranks_cases[i]) <= MAX_RANKS &&
-            (argc <= 2 ? i % every == 0 : *end == '\0' && only == i))
+            (argc <= 2 ? ranks_is_chosen(i) : *end == '\0' && only == i))
             run_case(i, ranks_cases[i].context > 2 && !ranks_full() ? 1 : steps,
                      reference_of(cpu, all, ranks_cases[i].model), out);
     fclose(out);

@@ -55,8 +55,8 @@ static int run_program(struct mcp_arena *arena, const char *file)
 static int count_cases(void)
 {
     int count = 0;
-    for (int i = 0; i < ranks_num_cases; i += ranks_every())
-        count += ranks_world(&ranks_cases[i]) <= MAX_RANKS;
+    for (int i = 0; i < ranks_num_cases; i++)
+        count += ranks_world(&ranks_cases[i]) <= MAX_RANKS && ranks_is_chosen(i);
     return count;
 }
 

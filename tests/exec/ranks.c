@@ -225,10 +225,9 @@ static bool run_case(struct mcp_cpu_world *world, struct reference *all, int num
 /* Every case that the environment asks for; one only, where it is >= 0. */
 static void run_cover(struct mcp_cpu_world *world, struct reference *all, int only, FILE *out)
 {
-    int every = ranks_every();
     for (int i = 0; i < ranks_num_cases; i++)
         if (ranks_world(&ranks_cases[i]) == mcp_cpu_world_size(world) &&
-            (only < 0 ? i % every == 0 : only == i) &&
+            (only < 0 ? ranks_is_chosen(i) : only == i) &&
             !run_case(world, all, i, &ranks_cases[i], out) && out != NULL)
             fprintf(out, "%d\n", i); /* refused */
 }

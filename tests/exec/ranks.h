@@ -41,8 +41,8 @@ static inline bool ranks_full(void)
     return getenv("MCP_RANKS_FULL") != NULL;
 }
 
-/* MCP_RANKS_EVERY=n runs every n-th case and nothing but cases: sanitizers are slow, and
- * most cases walk the same code. */
+/* MCP_RANKS_EVERY=n runs every n-th case of each world and nothing but cases: sanitizers are
+ * slow, and most cases walk the same code. */
 static inline int ranks_every(void)
 {
     const char *text = getenv("MCP_RANKS_EVERY");
@@ -59,6 +59,15 @@ static inline double ranks_worse(double seen, double value)
 static inline int ranks_world(const struct ranks_case *c)
 {
     return c->tensor * c->context * c->pipeline * c->data;
+}
+
+/* Of the cover: so chosen, no world is without a case. */
+static inline bool ranks_is_chosen(int number)
+{
+    int before = 0;
+    for (int i = 0; i < number; i++)
+        before += ranks_world(&ranks_cases[i]) == ranks_world(&ranks_cases[number]);
+    return before % ranks_every() == 0;
 }
 
 #endif

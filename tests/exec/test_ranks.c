@@ -199,8 +199,8 @@ static void judge_lines(char *line, int world, struct lines *count)
 static int cases_of(int world)
 {
     int count = 0;
-    for (int i = 0; i < ranks_num_cases; i += ranks_every())
-        count += ranks_world(&ranks_cases[i]) == world;
+    for (int i = 0; i < ranks_num_cases; i++)
+        count += ranks_world(&ranks_cases[i]) == world && ranks_is_chosen(i);
     return count;
 }
 
