@@ -30,8 +30,11 @@ struct mcp_calibrate {
     double data_overlap_frac;
 };
 
-/* Every legal way to use all ranks for one purpose, for several sizes of microbatch. */
-void mcp_calibrate_layouts(struct mcp_arena *arena, struct mcp_calibrate *calibrate);
+/* Every legal way to use all ranks for one purpose, for several sizes of microbatch, as far as
+ * memory holds it. MCP_INVALID: none, or a model that no backend trains; MCP_INFEASIBLE: none
+ * that memory holds. */
+enum mcp_status mcp_calibrate_layouts(struct mcp_arena *arena, struct mcp_calibrate *calibrate,
+                                      struct mcp_error *err);
 /* Runs them through `mcpplan train`, in turns. MCP_RUN_FAILURE says what a run said. */
 enum mcp_status mcp_calibrate_run(struct mcp_context *ctx, struct mcp_calibrate *calibrate);
 

@@ -1,7 +1,11 @@
 /* cli/calibrate_layouts.c: which steps are timed. */
 #include "cli/calibrate.h"
 
+#include "core/minmax.h"
 #include "core/text.h"
+#include "core/units.h"
+#include "step/build.h"
+#include "step/estimate.h"
 
 #include <string.h>
 
@@ -53,10 +57,20 @@ static struct mcp_plan plan_of(struct mcp_arena *arena, const struct purpose *pu
     return plan;
 }
 
-/* False: not legal. */
-static bool add(struct mcp_arena *arena, struct mcp_calibrate *calibrate,
-                const struct purpose *purpose, int microbatch)
+/* What layouts are judged by. */
+struct judge {
+    struct mcp_arena *arena;
+    struct mcp_calibrate *calibrate;
+    struct mcp_pricer *pricer;
+    struct mcp_prediction *prediction;
+    int64_t least_bytes; /* that a legal layout needs of a rank; INT64_MAX: none is legal */
+};
+
+/* False: not legal, or beyond the ranks' memory. */
+static bool add(struct judge *judge, const struct purpose *purpose, int microbatch)
 {
+    struct mcp_arena *arena = judge->arena;
+    struct mcp_calibrate *calibrate = judge->calibrate;
     const struct mcp_question *question = calibrate->question;
     int ranks = mcp_cluster_gpus(question->cluster);
     struct mcp_refusals *refusals = MCP_NEW(arena, struct mcp_refusals);
@@ -65,16 +79,49 @@ static bool add(struct mcp_arena *arena, struct mcp_calibrate *calibrate,
     if (same || calibrate->num_runs == MCP_MAX_CALIBRATION_RUNS ||
         !mcp_legal(arena, question, &plan, refusals))
         return false;
+    mcp_estimate(judge->pricer, &plan, judge->prediction);
+    judge->least_bytes = mcp_min_int64(judge->least_bytes, judge->prediction->peak_memory_bytes);
+    if (!judge->prediction->fits)
+        return false;
     calibrate->runs[calibrate->num_runs++] = (struct mcp_calibration_run){
         .name = mcp_format(arena, "%s %d, microbatch %d", purpose->name, ranks, microbatch),
         .plan = plan};
     return true;
 }
 
-void mcp_calibrate_layouts(struct mcp_arena *arena, struct mcp_calibrate *calibrate)
+static enum mcp_status fail_without(const struct judge *judge, struct mcp_error *err)
 {
+    const struct mcp_question *question = judge->calibrate->question;
+    const int ranks = mcp_cluster_gpus(question->cluster);
+    if (judge->least_bytes == INT64_MAX)
+        return mcp_fail(err, MCP_INVALID,
+                        "no layout of %s over %d ranks is legal; choose another --ranks or "
+                        "--global-batch-size",
+                        question->model->name, ranks);
+    return mcp_fail(err, MCP_INFEASIBLE,
+                    "steps of %s with sequences of %lld need %s of each of %d ranks, which may "
+                    "use %s; choose a smaller --sequence-length, --global-batch-size or --ranks",
+                    question->model->name, (long long)question->job->sequence_length,
+                    mcp_show(judge->arena, (double)judge->least_bytes, MCP_BYTES), ranks,
+                    mcp_show(judge->arena, (double)judge->prediction->memory_limit_bytes,
+                             MCP_BYTES));
+}
+
+enum mcp_status mcp_calibrate_layouts(struct mcp_arena *arena, struct mcp_calibrate *calibrate,
+                                      struct mcp_error *err)
+{
+    struct mcp_program program;
+    struct judge judge = {.arena = arena,
+                          .calibrate = calibrate,
+                          .pricer = mcp_pricer_new(arena, calibrate->question),
+                          .prediction = MCP_NEW(arena, struct mcp_prediction),
+                          .least_bytes = INT64_MAX};
     for (size_t i = 0; i < MCP_COUNT_OF(purposes); i++)
         for (int microbatch = MOST_MICROBATCH; microbatch >= 1; microbatch /= 2)
-            if (add(arena, calibrate, &purposes[i], microbatch) && purposes[i].once)
+            if (add(&judge, &purposes[i], microbatch) && purposes[i].once)
                 break;
+    if (calibrate->num_runs == 0)
+        return fail_without(&judge, err);
+    mcp_program_build(arena, calibrate->question, &calibrate->runs[0].plan, &program);
+    return mcp_program_check_trained(&program, err);
 }

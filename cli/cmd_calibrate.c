@@ -204,12 +204,7 @@ static enum mcp_status calibrate(struct mcp_context *ctx, const struct args *arg
     c->question = &subject->question;
     c->steps = args->steps;
     c->repeats = args->repeats;
-    mcp_calibrate_layouts(ctx->arena, c);
-    if (c->num_runs == 0)
-        return mcp_fail(&ctx->err, MCP_INVALID,
-                        "no layout of %s over %d ranks is legal; choose another --ranks or "
-                        "--global-batch-size",
-                        args->model, mcp_cluster_gpus(&subject->cluster));
+    MCP_TRY(mcp_calibrate_layouts(ctx->arena, c, &ctx->err));
     MCP_TRY(mcp_calibrate_run(ctx, c));
     mcp_calibration_reduce(ctx->arena, &c->times, &c->calibration, &c->spread_frac);
     c->data_overlap_frac = overlap_of(c);

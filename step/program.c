@@ -75,6 +75,38 @@ bool mcp_read_is_apart(const struct mcp_op *reader, const struct mcp_op *writer,
            (is_behind(read, written) || is_behind(written, read));
 }
 
+enum mcp_status mcp_program_check_trained(const struct mcp_program *program, struct mcp_error *err)
+{
+    for (int t = 0; t < program->num_types; t++)
+        if (program->types[t].facts.lack[0] != '\0')
+            return mcp_fail(err, MCP_INVALID, "no backend can train layers of type '%s': %s",
+                            program->types[t].name, program->types[t].facts.lack);
+    return MCP_OK;
+}
+
+static bool mentions_input(const struct mcp_operand *places, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (places[i].space == MCP_SPACE_FRAME && places[i].layer_offset == 0 &&
+            places[i].index == MCP_FRAME_X)
+            return true;
+    return false;
+}
+
+bool mcp_input_ends_with_forward(const struct mcp_layer_type *type)
+{
+    static const enum mcp_block_role later[] = {MCP_RECOMPUTE, MCP_BACKWARD, MCP_BACKWARD_INPUT,
+                                                MCP_BACKWARD_WEIGHT};
+    for (size_t r = 0; r < sizeof later / sizeof *later; r++) {
+        const struct mcp_block *block = &type->blocks[later[r]];
+        for (int i = 0; i < block->num_ops; i++)
+            if (mentions_input(block->ops[i].reads, block->ops[i].num_reads) ||
+                mentions_input(block->ops[i].writes, block->ops[i].num_writes))
+                return false;
+    }
+    return true;
+}
+
 bool mcp_op_is_transfer(const struct mcp_op *op)
 {
     enum mcp_code code = (enum mcp_code)mcp_functions[op->function].code;

@@ -266,6 +266,13 @@ const struct mcp_buffer *mcp_operand_buffer(const struct mcp_program *program,
 bool mcp_read_is_apart(const struct mcp_op *reader, const struct mcp_op *writer,
                        struct mcp_operand at);
 
+/* MCP_INVALID names the first layer type that no backend can train, and why: its facts' lack. */
+enum mcp_status mcp_program_check_trained(const struct mcp_program *program, struct mcp_error *err);
+
+/* Is forward the last to read the layer's input: does no block of a later pass mention it? Its
+ * frame then ends with forward's entry, and not with the last pass like others. */
+bool mcp_input_ends_with_forward(const struct mcp_layer_type *type);
+
 /* Does it move values between ranks? */
 bool mcp_op_is_transfer(const struct mcp_op *op);
 

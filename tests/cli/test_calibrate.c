@@ -190,16 +190,20 @@ static int count_in(struct mcp_arena *arena, const char *folder, const char *nam
     return count;
 }
 
-/* Interrupted when its first run has begun, or refused by the run: one sentence, and nothing
- * is left behind. */
+/* Interrupted when its first run has begun, or refused before anything is written: one sentence,
+ * and nothing is left behind. */
 Test(calibrate, leaves_nothing_behind)
 {
     static const struct {
         const char *words, *says;
+        int code;
         bool interrupt;
     } cases[] = {
-        {"--model tiny --ranks 1 --steps 1000000", "ended by signal 2 (Interrupt), as asked", true},
-        {"--model $TMPDIR.json --ranks 1", "has failed: no backend can train layers", false},
+        {"--model tiny --ranks 1 --steps 1000000", "ended by signal 2 (Interrupt), as asked",
+         MCP_RUN_FAILURE, true},
+        {"--model $TMPDIR.json --ranks 1", "no backend can train layers", MCP_INVALID, false},
+        {"--model tiny --ranks 1 --sequence-length 99999999", "smaller --sequence-length",
+         MCP_INFEASIBLE, false},
     };
     for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
         struct mcp_arena *arena = mcp_arena_new();
@@ -221,7 +225,7 @@ Test(calibrate, leaves_nothing_behind)
             cr_assert(kill(child, SIGINT) == 0);
         waitpid(child, &status, 0);
         const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-        cr_expect(eq(int, code, MCP_RUN_FAILURE));
+        cr_expect(eq(int, code, cases[i].code));
         const char *path = mcp_format(arena, "%s.said", folder);
         cr_assert(mcp_file_read(arena, path, 1 << 20, &said, NULL) == MCP_OK);
         if (strstr(said.data, "cannot start mcpplan-exec-cpu") == NULL)
