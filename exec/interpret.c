@@ -29,8 +29,12 @@ struct touch {
     struct mcp_ticket by;
 };
 
+struct op_key {
+    int slot, entry, op;
+};
+
 struct record {
-    struct mcp_op_key key;
+    struct op_key key;
     struct mcp_ticket ticket;
     unsigned char function, pass;
     int layer, microbatch;
@@ -62,12 +66,10 @@ struct mcp_interpreter {
     /* the entry */
     const struct mcp_entry *entry;
     const struct mcp_layer_type *type;
-    struct mcp_op_key key;
+    struct op_key key;
     int microbatch;
     struct record *records;
     size_t num_records, records_capacity;
-    struct mcp_op_key *order;
-    size_t num_order, order_capacity;
     double start_s;
 };
 
@@ -84,10 +86,8 @@ static enum mcp_status refuse(const struct mcp_layer_type *type, const struct mc
 static enum mcp_status check_support(const struct mcp_interpreter *in,
                                      const struct mcp_program *program, struct mcp_error *err)
 {
-    for (int t = 0; t < program->num_types; t++) {
-        if (*program->types[t].facts.lack != '\0')
-            return mcp_fail(err, MCP_INVALID, "no backend can train layers of type '%s': %s",
-                            program->types[t].name, program->types[t].facts.lack);
+    MCP_TRY(mcp_program_check_trained(program, err));
+    for (int t = 0; t < program->num_types; t++)
         for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
             const struct mcp_block *block = &program->types[t].blocks[role];
             for (int i = 0; i < block->num_ops; i++)
@@ -95,7 +95,6 @@ static enum mcp_status check_support(const struct mcp_interpreter *in,
                                          (enum mcp_dtype)block->ops[i].dtype))
                     return refuse(&program->types[t], &block->ops[i], in->calls, err);
         }
-    }
     return MCP_OK;
 }
 
@@ -307,11 +306,6 @@ static void wait_for_all(const struct mcp_interpreter *in, int index, const stru
 
 static void record(struct mcp_interpreter *in, const struct mcp_op *op, struct mcp_ticket ticket)
 {
-    if (in->options.order) {
-        in->order =
-            mcp_grow(in->arena, in->order, in->num_order, &in->order_capacity, sizeof *in->order);
-        in->order[in->num_order++] = in->key;
-    }
     if (!in->options.timeline)
         return;
     in->records = mcp_grow(in->arena, in->records, in->num_records, &in->records_capacity,
@@ -396,7 +390,7 @@ static enum mcp_status run_slot(struct mcp_interpreter *in, const struct mcp_slo
 enum mcp_status mcp_interpret_step(struct mcp_interpreter *in, struct mcp_error *err)
 {
     const struct mcp_program_class *class = &in->rank->program->classes[in->rank->at.pipeline];
-    in->num_records = in->num_order = 0;
+    in->num_records = 0;
     in->start_s = in->calls->clock(in->backend);
     for (int s = 0; s < class->num_slots; s++) {
         in->key.slot = s;
@@ -459,10 +453,4 @@ void mcp_interpreter_timeline(const struct mcp_interpreter *in, struct mcp_arena
                                          .end_ns = to_ns(times.end_s - in->start_s)};
         mcp_timeline_add(arena, out, &span);
     }
-}
-
-const struct mcp_op_key *mcp_interpreter_order(const struct mcp_interpreter *in, size_t *count)
-{
-    *count = in->num_order;
-    return in->order;
 }

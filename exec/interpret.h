@@ -21,7 +21,6 @@ enum { MCP_INTERPRET_OTHERS = 2 };
 
 struct mcp_interpret_options {
     bool timeline; /* keep the spans of every step */
-    bool order;    /* keep the (slot, entry, op) order of every step */
     /* what mcp_interpreter_turn() turns to beside the rank's own; NULL: nothing */
     const struct mcp_program *others[MCP_INTERPRET_OTHERS];
     /* Told of every op once it is queued; one of compute has run where compute runs at once.
@@ -63,13 +62,7 @@ void *mcp_interpreter_buffer(const struct mcp_interpreter *interpreter, int laye
 /* When the last step began, by the backend's clock. */
 double mcp_interpreter_start(const struct mcp_interpreter *interpreter);
 /* Spans of the last step in issue order; of one rank. */
-struct mcp_op_key {
-    int slot, entry, op;
-};
 void mcp_interpreter_timeline(const struct mcp_interpreter *interpreter, struct mcp_arena *arena,
                               struct mcp_timeline *out);
-/* The order in which ops of the last step were launched. */
-const struct mcp_op_key *mcp_interpreter_order(const struct mcp_interpreter *interpreter,
-                                               size_t *count);
 
 #endif

@@ -1,6 +1,7 @@
 /* tests/exec/ranks_edits.c: the program is what runs: change it, and see the change. */
 #include "tests/exec/ranks_edits.h"
 
+#include "step/schedule_csv.h"
 #include "step/verify.h"
 
 #include <math.h>
@@ -35,6 +36,32 @@ static void losses_of(const struct ranks_case *c, struct mcp_cpu_world *world,
     begin(&run, world, false, delay_s);
     train_losses(&run, losses);
     end(&run);
+}
+
+/* The rows of a file in PyTorch's form in place of the plan's own. */
+static bool take_rows(struct run *run, const char *text)
+{
+    struct mcp_schedule_file file;
+    struct mcp_refusals refusals = {0};
+    CHECK(mcp_schedule_csv_parse(run->arena, "rows.csv", text, strlen(text), &file, &err));
+    run->plan.schedule = MCP_CUSTOM;
+    run->plan.placement = file.placement;
+    run->plan.rows = file.rows;
+    return mcp_legal(run->arena, &run->question, &run->plan, &refusals) && build_program(run);
+}
+
+/* Microbatches in another interleaving than any of our own schedules, idle cells, messages. */
+static bool take_csv(struct run *run)
+{
+    return take_rows(run, "0F0,0SEND_F0,0F1,,0F2,0B0,0RECV_B1,0B1,0F3,,0B2,0B3\r\n"
+                          ",1RECV_F0,1F0,1F1,1B0,1B1,1SEND_B1,1F2,1F3,,1B2,1B3\r\n");
+}
+
+/* Some backwards whole, some in halves. */
+static bool take_csv_halves(struct run *run)
+{
+    return take_rows(run, "0F0,0F1,0F2,0F3,,0I0,0B1,0W0,0I2,0I3,0W2,0W3\n"
+                          ",1F0,1I0,1F1,1B1,1W0,1F2,1I2,1F3,1B3,1W2\n");
 }
 
 /* The global norm is summed shard by shard: only clipping may see that. */
@@ -80,7 +107,7 @@ static void compare_recompute(struct mcp_cpu_world *world, FILE *out)
 {
     struct run plain, again;
     double losses[2][RANKS_STEPS];
-    size_t ops[2];
+    double ops[2];
     int64_t bytes[2];
     struct run *runs[2] = {&plain, &again};
     for (int i = 0; i < 2; i++) {
@@ -95,13 +122,12 @@ static void compare_recompute(struct mcp_cpu_world *world, FILE *out)
         build_program(runs[i]);
         begin(runs[i], world, false, 0);
         train_losses(runs[i], losses[i]);
-        const struct mcp_interpreter *in = mcp_trainer_interpreter(runs[i]->trainer);
-        mcp_interpreter_order(in, &ops[i]);
-        bytes[i] = mcp_pool_peak_bytes(mcp_interpreter_pool(in));
+        ops[i] = (double)runs[i]->num_launched;
+        bytes[i] = mcp_interpreter_peak_bytes(mcp_trainer_interpreter(runs[i]->trainer));
         end(runs[i]);
     }
     tell(out, "recompute_differs", memcmp(losses[0], losses[1], sizeof losses[0]) != 0);
-    tell(out, "recompute_ops", (double)ops[1] - (double)ops[0]);
+    tell(out, "recompute_ops", ops[1] - ops[0]);
     tell(out, "recompute_bytes", (double)bytes[1] - (double)bytes[0]);
 }
 
@@ -126,6 +152,20 @@ static void compare_bits(struct mcp_cpu_world *world, FILE *out)
     c.virtual_stages = 2;
     losses_of(&c, world, do_not_clip, 0, sharded);
     tell(out, "schedule_differs", memcmp(whole, sharded, sizeof whole) != 0);
+}
+
+/* A schedule that somebody else wrote down trains as 1F1B does; a weight gradient that waits is
+ * added up by itself first. */
+static void compare_rows(struct mcp_cpu_world *world, FILE *out)
+{
+    double ours[RANKS_STEPS], theirs[RANKS_STEPS];
+    struct ranks_case c = two_stages;
+    c.schedule = MCP_1F1B;
+    losses_of(&c, world, NULL, 0, ours);
+    losses_of(&c, world, take_csv, 0, theirs);
+    tell(out, "csv_differs", memcmp(ours, theirs, sizeof ours) != 0);
+    losses_of(&c, world, take_csv_halves, 0, theirs);
+    tell(out, "csv_halves_apart", worst_of(theirs, ours));
 }
 
 /* Of several microbatches: ZeRO-0 and 1 add up in one order, 2 and 3 in another. */
@@ -156,4 +196,5 @@ void run_edits(struct mcp_cpu_world *world, FILE *out)
     compare_recompute(world, out);
     compare_bits(world, out);
     compare_zero(world, out);
+    compare_rows(world, out);
 }

@@ -129,6 +129,16 @@ static enum mcp_status agree_alone(struct mcp_backend *backend, double *values, 
     return MCP_OK;
 }
 
+static void note_launch(void *context, enum mcp_block_role role, const struct mcp_launch *launch)
+{
+    (void)role;
+    struct run *run = context;
+    run->launched = mcp_grow(run->arena, run->launched, run->num_launched, &run->launched_capacity,
+                             sizeof *run->launched);
+    run->launched[run->num_launched++] =
+        (struct launched){launch->op, launch->layer, launch->microbatch};
+}
+
 struct mcp_train_options train_options(struct run *run)
 {
     struct mcp_train_options train = mcp_train_options_default();
@@ -140,7 +150,8 @@ struct mcp_train_options train_options(struct run *run)
     train.frozen = run->frozen;
     train.freeze_step = run->freeze_step;
     train.evaluation = run->evaluation;
-    train.interpret.order = true;
+    train.interpret.look = note_launch;
+    train.interpret.look_context = run;
     run->data.vocabulary = run->model.vocab_size;
     run->batch = (struct mcp_batch){sequence, &run->data};
     return train;
@@ -164,33 +175,46 @@ void end(struct run *run)
     mcp_arena_free(run->arena);
 }
 
+static bool is_next(const struct run *run, size_t at, const struct launched *want)
+{
+    const struct launched *got = &run->launched[at];
+    return at < run->num_launched && got->op == want->op && got->layer == want->layer &&
+           got->microbatch == want->microbatch;
+}
+
 /* As one rank's class lists them, slot by slot. */
 static void check_order(const struct run *run)
 {
-    size_t count, at = 0;
+    size_t at = 0;
     const struct mcp_rank *rank = mcp_trainer_rank(run->trainer);
     const struct mcp_program *program = rank->program;
     const struct mcp_program_class *class = &program->classes[rank->at.pipeline];
-    const struct mcp_op_key *order =
-        mcp_interpreter_order(mcp_trainer_interpreter(run->trainer), &count);
     struct mcp_error wrong = {"ops ran in another order than the program's"};
     for (int s = 0; s < class->num_slots; s++) {
-        const struct mcp_entry_list *list = &program->lists[class->slots[s].list];
+        const struct mcp_slot *slot = &class->slots[s];
+        const struct mcp_entry_list *list = &program->lists[slot->list];
         for (int e = 0; e < list->num_entries; e++) {
             const struct mcp_entry *entry = &list->entries[e];
-            int ops = program->types[entry->type].blocks[entry->role].num_ops;
-            for (int i = 0; i < ops; i++, at++)
-                if (at >= count || order[at].slot != s || order[at].entry != e || order[at].op != i)
+            const struct mcp_block *block = &program->types[entry->type].blocks[entry->role];
+            struct launched want = {NULL, entry->layer,
+                                    slot->microbatch < 0
+                                        ? -1
+                                        : slot->microbatch + entry->microbatch_offset};
+            for (int i = 0; i < block->num_ops; i++, at++) {
+                want.op = &block->ops[i];
+                if (!is_next(run, at, &want))
                     stop(&wrong, "order");
+            }
         }
     }
-    if (at != count)
+    if (at != run->num_launched)
         stop(&wrong, "order");
 }
 
 void train_step(struct run *run, int step, struct mcp_step_report *report)
 {
     run->data.step = step;
+    run->num_launched = 0;
     CHECK(mcp_trainer_step(run->trainer, report, &err));
     check_order(run);
 }

@@ -16,6 +16,12 @@ struct data {
     int32_t ids[SEQUENCE + 1];
 };
 
+/* An op that has been launched. */
+struct launched {
+    const struct mcp_op *op;
+    int layer, microbatch;
+};
+
 struct run {
     struct mcp_arena *arena;
     struct mcp_model model;
@@ -35,6 +41,8 @@ struct run {
     struct data data;
     struct mcp_batch batch;
     struct mcp_trainer *trainer;
+    struct launched *launched; /* of the last step */
+    size_t num_launched, launched_capacity;
 };
 
 /* Ends the process with the sentence. */

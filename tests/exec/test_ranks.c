@@ -85,6 +85,8 @@ static const struct told told[] = {
     {"edit", "zero_3_differs", 0, 0, false},
     {"edit", "zero_2_apart", 0, 1e-6, false},
     {"edit", "schedule_differs", 0, 0, false},
+    {"edit", "csv_differs", 0, 0, false},
+    {"edit", "csv_halves_apart", 0, 1e-6, false},
     /* 1-bit Adam: until it freezes it is Adam; then its signs are those of one process, what it
      * sends is what signs and scales take, and it goes on learning as Adam does */
     {"bits", "warm_differs", 0, 0, false},
@@ -141,7 +143,7 @@ static void judge_told(const char *line)
     cr_expect(known, "%s", name);
 }
 
-enum { NUM_EDITS = 10 }; /* on two ranks */
+enum { NUM_EDITS = 12 }; /* on two ranks */
 
 /* By world: five of each case in fp16, three of each that is evaluated, four of embeddings in
  * fp32, two of 1-bit Adam. */
