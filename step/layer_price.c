@@ -144,7 +144,9 @@ static struct key step_key(const struct mcp_plan *plan, const struct mcp_layer_s
 static int64_t kept_frames(const struct mcp_layer_type *type)
 {
     const struct mcp_block *forward = &type->blocks[MCP_FORWARD];
-    int64_t bytes = type->buffers[MCP_SPACE_FRAME][MCP_FRAME_X].capacity_bytes;
+    int64_t bytes = mcp_input_ends_with_forward(type)
+                        ? 0
+                        : type->buffers[MCP_SPACE_FRAME][MCP_FRAME_X].capacity_bytes;
     bool seen[MCP_MAX_TYPE_BUFFERS] = {false};
     for (int i = 0; i < forward->num_ops; i++)
         for (int w = 0; w < forward->ops[i].num_writes; w++) {

@@ -18,7 +18,7 @@ struct mcp_layer_price {
     bool has_input;
     int64_t dense_parameters;  /* of a decoder layer on this rank; 0 for the ends */
     int64_t x_bytes;           /* residual stream between layers */
-    int64_t kept_bytes;        /* frames kept from forward to backward, X included */
+    int64_t kept_bytes;        /* frames kept from forward to backward, X too if read again */
     int64_t forward_bytes;     /* above earlier frames while forward runs, X left out */
     int64_t backward_bytes;    /* above all frames but its own, from its own down */
     int64_t input_bytes;       /* the same of a split backward's first part .. */

@@ -21,6 +21,7 @@ struct walk {
     int64_t x_bytes; /* of the residual stream: the largest X of any type */
     int64_t live_bytes, peak;
     bool *scratch_live;
+    bool *ends_input; /* [num_types] with forward */
     /* the entry */
     const struct mcp_entry *entry;
     const struct mcp_layer_type *type;
@@ -177,8 +178,8 @@ static void run_op(struct walk *w, int i)
         end_life(w, i, op->writes[k]);
 }
 
-/* A last pass gives back what is left of its layer, and the gradient it was given; a send
- * what it has sent. */
+/* A last pass gives back what is left of its layer, and the gradient it was given; a forward the
+ * input that nobody reads again; a send what it has sent. */
 static void end_entry(struct walk *w)
 {
     int layer = w->entry->layer, role = w->entry->role;
@@ -189,6 +190,8 @@ static void end_entry(struct walk *w)
             drop(w, layer, i);
     if (is_last_use(w, given))
         drop(w, layer + 1, MCP_FRAME_DX);
+    if (role == MCP_FORWARD && w->ends_input[w->entry->type])
+        drop(w, layer, MCP_FRAME_X);
     if (role == MCP_SEND_FORWARD || role == MCP_SEND_BACKWARD) {
         struct mcp_operand at = w->block->ops[0].reads[0];
         drop(w, layer + at.layer_offset, at.index);
@@ -262,8 +265,10 @@ static void make_tables(struct walk *w)
     const struct mcp_program *program = pool->program;
     int scratch = 1;
     pool->frame_stride = 2;
+    w->ends_input = MCP_ARRAY(pool->arena, program->num_types, bool);
     for (int t = 0; t < program->num_types; t++) {
         const struct mcp_layer_type *type = &program->types[t];
+        w->ends_input[t] = mcp_input_ends_with_forward(type);
         int frames = type->num_buffers[MCP_SPACE_FRAME];
         int64_t x = frames > 0 ? type->buffers[MCP_SPACE_FRAME][MCP_FRAME_X].capacity_bytes : 0;
         pool->frame_stride = frames > pool->frame_stride ? frames : pool->frame_stride;

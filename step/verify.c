@@ -95,12 +95,14 @@ static void prepare(struct mcp_verify *verify)
     verify->num_backwards = MCP_ARRAY(verify->arena, layers, int);
     verify->num_optimised = MCP_ARRAY(verify->arena, layers, int);
     verify->gathered = MCP_ARRAY(verify->arena, types * (size_t)verify->layer_stride, bool);
+    verify->ends_input = MCP_ARRAY(verify->arena, types, bool);
     verify->summaries =
         MCP_ARRAY(verify->arena, types * MCP_NUM_BLOCK_ROLES, struct mcp_block_summary);
     for (size_t layer = 0; layer < layers; layer++)
         verify->home[layer] = verify->type_of[layer] = -1;
     for (int t = 0; t < program->num_types; t++) {
         mark_gathered(verify, t);
+        verify->ends_input[t] = mcp_input_ends_with_forward(&program->types[t]);
         for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++)
             mcp_summarise_block(verify->arena, &program->types[t].blocks[role],
                                 &verify->summaries[t * MCP_NUM_BLOCK_ROLES + role]);

@@ -122,6 +122,7 @@ struct mcp_verify {
     int max_block_ops;
     int frame_stride, layer_stride; /* buffers of the largest type */
     bool *gathered;                 /* [type][layer_stride]: a copy, written by gather blocks */
+    bool *ends_input;               /* [type]: with forward */
     unsigned char *ran;             /* [layer][microbatch] bits, MCP_RAN */
     int *home;                      /* [layer] class x virtual_stages + chunk, -1: none yet */
     int *type_of;                   /* [layer], -1: none yet */
@@ -212,9 +213,9 @@ void mcp_values_new(struct mcp_walk *walk);
 enum mcp_status mcp_value_check(struct mcp_walk *walk, const struct mcp_access *access);
 /* Notes it, at walk->now. */
 void mcp_value_note(struct mcp_walk *walk, const struct mcp_access *access);
-/* The last pass of (layer, microbatch) is over; or a frame has been sent. */
+/* The last pass of (layer, microbatch) is over; or a frame has had its last reader. */
 void mcp_values_release(struct mcp_walk *walk, int layer, int microbatch);
-void mcp_value_sent(struct mcp_walk *walk, struct mcp_operand at);
+void mcp_value_end(struct mcp_walk *walk, struct mcp_operand at);
 /* At the end of the class: no gradient is left unreduced. */
 enum mcp_status mcp_values_finish(struct mcp_walk *walk);
 

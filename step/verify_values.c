@@ -75,6 +75,17 @@ static struct mcp_cell *make_frame(struct mcp_walk *walk, struct mcp_operand at)
     return &cells_of(walk, *row)[at.index];
 }
 
+/* Is there nothing in it that is still to be read? */
+static bool is_row_over(const struct mcp_walk *walk, const struct mcp_cell *cells)
+{
+    if (cells[MCP_FRAME_X].state != MCP_CELL_OVER || cells[MCP_FRAME_DX].state != MCP_CELL_OVER)
+        return false;
+    for (int i = 0; i < walk->verify->frame_stride; i++)
+        if (cells[i].state == MCP_CELL_VALID)
+            return false;
+    return true;
+}
+
 static void end_frame(struct mcp_walk *walk, int layer, int microbatch, int index)
 {
     int *row = row_of(walk, layer, microbatch);
@@ -82,7 +93,7 @@ static void end_frame(struct mcp_walk *walk, int layer, int microbatch, int inde
         return;
     struct mcp_cell *cells = cells_of(walk, *row);
     cells[index].state = MCP_CELL_OVER;
-    if (cells[MCP_FRAME_X].state == MCP_CELL_OVER && cells[MCP_FRAME_DX].state == MCP_CELL_OVER)
+    if (is_row_over(walk, cells))
         free_row(walk, row);
 }
 
@@ -99,7 +110,7 @@ void mcp_values_release(struct mcp_walk *walk, int layer, int microbatch)
     end_frame(walk, layer + 1, microbatch, MCP_FRAME_DX);
 }
 
-void mcp_value_sent(struct mcp_walk *walk, struct mcp_operand at)
+void mcp_value_end(struct mcp_walk *walk, struct mcp_operand at)
 {
     end_frame(walk, walk->entry->layer + at.layer_offset, walk->microbatch, at.index);
 }

@@ -132,7 +132,7 @@ static enum mcp_status run_accesses(struct mcp_walk *walk, const struct mcp_veri
     for (int i = 0; i < step->num_accesses; i++) {
         note(walk, &accesses[i]);
         if (sends && accesses[i].kind == MCP_ACCESS_READ)
-            mcp_value_sent(walk, accesses[i].at);
+            mcp_value_end(walk, accesses[i].at);
     }
     return MCP_OK;
 }
@@ -291,6 +291,9 @@ static enum mcp_status check_whole_step(const struct mcp_walk *walk)
 
 static void end_entry(struct mcp_walk *walk)
 {
+    const struct mcp_operand input = {.space = MCP_SPACE_FRAME, .index = MCP_FRAME_X};
+    if (walk->entry->role == MCP_FORWARD && walk->verify->ends_input[walk->entry->type])
+        mcp_value_end(walk, input);
     if (!mcp_is_last_pass(walk->type, walk->entry->role))
         return;
     walk->verify->num_backwards[walk->entry->layer]++;

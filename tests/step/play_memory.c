@@ -144,8 +144,8 @@ static void run_op(struct walk *w, int i)
         end_life(w, i, op->writes[k]);
 }
 
-/* A backward gives back what is left of its layer, and the gradient it was given;
- * a send what it has sent. */
+/* A backward gives back what is left of its layer, and the gradient it was given; a
+ * forward the input that nobody reads again; a send what it has sent. */
 static void end_entry(struct walk *w)
 {
     int layer = w->entry->layer, role = w->entry->role;
@@ -157,6 +157,8 @@ static void end_entry(struct walk *w)
     }
     if (ends_life(w, given))
         drop(w, layer + 1, MCP_FRAME_DX);
+    if (role == MCP_FORWARD && mcp_input_ends_with_forward(w->type))
+        drop(w, layer, MCP_FRAME_X);
     if (role == MCP_SEND_FORWARD || role == MCP_SEND_BACKWARD) {
         struct mcp_operand at = w->block->ops[0].reads[0];
         drop(w, layer + at.layer_offset, at.index);

@@ -51,42 +51,90 @@ static int mentions(const struct mcp_block *block, int index, bool write)
     return count;
 }
 
-/* Each kept frame of 16 bits is written once, by its quantisation, and read once a block. */
+/* Written once, by its quantisation, and read once a block. */
+static void check_kept(const struct mcp_layer_type *type, int f, int64_t whole_bytes)
+{
+    const struct mcp_buffer *frame = &type->buffers[MCP_SPACE_FRAME][f];
+    cr_expect(eq(int, frame->dtype, MCP_U8), "%s", frame->name);
+    /* 768 and more columns are whole blocks: 68 bytes for 64 of 2 */
+    cr_expect(eq(i64, frame->bytes * 128, whole_bytes * 68), "%s", frame->name);
+    cr_expect(eq(int, mentions(&type->blocks[MCP_FORWARD], f, true), 1), "%s", frame->name);
+    cr_expect(eq(int, mentions(&type->blocks[MCP_FORWARD], f, false), 0), "%s", frame->name);
+    cr_expect(eq(int, mentions(&type->blocks[MCP_BACKWARD], f, false), 1), "%s", frame->name);
+}
+
+/* The input is kept by a frame of its own, the last; X itself is exact, and forward's alone. */
+static void check_input(const struct mcp_layer_type *before, const struct mcp_layer_type *after)
+{
+    const int input = before->num_buffers[MCP_SPACE_FRAME];
+    const int64_t bytes = before->buffers[MCP_SPACE_FRAME][MCP_FRAME_X].bytes;
+    cr_assert(eq(int, after->num_buffers[MCP_SPACE_FRAME], input + 1));
+    cr_expect(eq(i64, after->buffers[MCP_SPACE_FRAME][MCP_FRAME_X].bytes, bytes));
+    cr_expect(eq(int, mcp_input_ends_with_forward(before), 0));
+    cr_expect(eq(int, mcp_input_ends_with_forward(after), 1));
+    check_kept(after, input, bytes);
+}
+
+/* All kept frames of 16 bits. */
 Test(quantised, frames_are_written_and_read_in_8_bits)
 {
     struct setup whole, small;
     struct mcp_layer_type before = layer_of(&whole, 0, MCP_RECOMPUTE_NONE);
     struct mcp_layer_type after = layer_of(&small, 8, MCP_RECOMPUTE_NONE);
     int changed = 0;
-    for (int f = MCP_FRAME_DX + 1; f < after.num_buffers[MCP_SPACE_FRAME]; f++) {
-        const struct mcp_buffer *a = &before.buffers[MCP_SPACE_FRAME][f];
-        const struct mcp_buffer *b = &after.buffers[MCP_SPACE_FRAME][f];
-        cr_expect(eq(int, b->dtype == MCP_U8, a->dtype == MCP_BF16), "%s", a->name);
-        if (b->dtype != MCP_U8)
-            continue;
-        changed++; /* 768 and more columns are whole blocks: 68 bytes for 64 of 2 */
-        cr_expect(eq(i64, b->bytes * 128, a->bytes * 68), "%s", a->name);
-        cr_expect(eq(int, mentions(&after.blocks[MCP_FORWARD], f, true), 1), "%s", a->name);
-        cr_expect(eq(int, mentions(&after.blocks[MCP_FORWARD], f, false), 0), "%s", a->name);
-        cr_expect(eq(int, mentions(&after.blocks[MCP_BACKWARD], f, false), 1), "%s", a->name);
+    for (int f = MCP_FRAME_DX + 1; f < before.num_buffers[MCP_SPACE_FRAME]; f++) {
+        const struct mcp_buffer *frame = &before.buffers[MCP_SPACE_FRAME][f];
+        const int dtype = after.buffers[MCP_SPACE_FRAME][f].dtype;
+        cr_expect(eq(int, dtype == MCP_U8, frame->dtype == MCP_BF16), "%s", frame->name);
+        if (dtype == MCP_U8)
+            check_kept(&after, f, frame->bytes);
+        changed += dtype == MCP_U8;
     }
     cr_expect(ge(int, changed, 7)); /* two norms, queries, keys and values, attention, middle .. */
-    cr_expect(eq(i64, before.buffers[MCP_SPACE_FRAME][MCP_FRAME_X].bytes,
-                 after.buffers[MCP_SPACE_FRAME][MCP_FRAME_X].bytes));
+    check_input(&before, &after);
     mcp_arena_free(whole.arena);
     mcp_arena_free(small.arena);
 }
 
-/* Full recompute keeps the residual stream alone: nothing is left to quantise. */
-Test(quantised, full_recompute_is_as_it_was)
+/* Which keeps nothing else: forward quantises it, recompute and backward widen it. */
+Test(quantised, full_recompute_keeps_its_input_in_8_bits)
 {
+    static const enum mcp_block_role roles[] = {MCP_FORWARD, MCP_RECOMPUTE, MCP_BACKWARD};
     struct setup whole, small;
     struct mcp_layer_type before = layer_of(&whole, 0, MCP_RECOMPUTE_FULL);
     struct mcp_layer_type after = layer_of(&small, 8, MCP_RECOMPUTE_FULL);
-    for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++)
-        cr_expect(eq(int, before.blocks[role].num_ops, after.blocks[role].num_ops));
+    check_input(&before, &after);
+    for (size_t i = 0; i < MCP_COUNT_OF(roles); i++)
+        cr_expect(eq(int, before.blocks[roles[i]].num_ops + 1, after.blocks[roles[i]].num_ops));
     mcp_arena_free(whole.arena);
     mcp_arena_free(small.arena);
+}
+
+/* A message that would take the input along once forward is done with it. */
+Test(quantised, what_reads_the_input_later_is_refused)
+{
+    struct setup s;
+    struct mcp_program program;
+    struct mcp_error err = {""};
+    int changed = 0;
+    setup_load(&s, "gpt2", "dgx-h100", "megatron-core");
+    s.job.sequence_length = 64;
+    s.job.saved_activation_bits = 8;
+    s.plan.pipeline_parallel = 2;
+    setup_finish(&s, 4, MCP_RECOMPUTE_FULL);
+    mcp_program_build(s.arena, &s.question, &s.plan, &program);
+    cr_assert(eq(int, (int)mcp_program_verify(s.arena, &program, &err), 0), "%s", err.text);
+    for (int t = 0; t < program.num_types; t++) {
+        const struct mcp_block *send = &program.types[t].blocks[MCP_SEND_FORWARD];
+        if (program.types[t].facts.heads == 0 || send->num_ops == 0)
+            continue;
+        send->ops[0].reads[0].layer_offset = 0;
+        changed++;
+    }
+    cr_expect(ge(int, changed, 1));
+    cr_expect(eq(int, (int)mcp_program_verify(s.arena, &program, &err), MCP_INVALID));
+    cr_expect(ne(ptr, strstr(err.text, "after its life"), NULL), "%s", err.text);
+    mcp_arena_free(s.arena);
 }
 
 enum { NUM_PLANS = 80 };
