@@ -7,6 +7,7 @@
 #include "cli/train_options.h"
 #include "cli/train_places.h"
 #include "cli/train_ranks.h"
+#include "exec/run_check.h"
 #include "step/build.h"
 #include "step/dump.h"
 #include "step/verify.h"
@@ -218,6 +219,17 @@ static enum mcp_status train_in(struct mcp_context *ctx, struct mcp_train_args *
     return wanted ? put_summary(ctx, run->summary) : MCP_OK;
 }
 
+/* A wrong name is told before anything starts; ranks that a launcher has started agree on it
+ * among themselves. What a program file asks for is not known here. */
+static enum mcp_status check_files(struct mcp_context *ctx, const struct mcp_run_options *run,
+                                   const struct mcp_program *program)
+{
+    if (mcp_launcher_find(ctx->arena).starts_ranks)
+        return MCP_OK;
+    MCP_TRY(mcp_run_check_sources(run, run->program == NULL ? program : NULL, &ctx->err));
+    return mcp_run_check_places(run, &ctx->err);
+}
+
 static enum mcp_status train(struct mcp_context *ctx, struct mcp_train_args *args)
 {
     static const char *const names[] = {"program", "frozen", "evaluation", "summary"};
@@ -233,6 +245,7 @@ static enum mcp_status train(struct mcp_context *ctx, struct mcp_train_args *arg
         mcp_train_set_planned(file, &args->run);
     MCP_TRY(check_programs(&args->run, &file->job, &ctx->err));
     MCP_TRY(mcp_output_check_place(ctx));
+    MCP_TRY(check_files(ctx, &args->run, &file->program));
     MCP_TRY(mcp_temporary_folder(ctx, &folder));
     enum mcp_status status = train_in(ctx, args, file, folder);
     for (size_t i = 0; i < MCP_COUNT_OF(names); i++)

@@ -9,8 +9,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "core/error.h"
-
-#define MCP_VERSION "0.1.0"
+#include "core/version.h"
 
 enum mcp_status mcp_cmd_plan(struct mcp_context *ctx, int argc, char **argv);
 enum mcp_status mcp_cmd_sim(struct mcp_context *ctx, int argc, char **argv);

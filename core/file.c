@@ -74,19 +74,40 @@ struct mcp_file_digest mcp_file_digest(const struct mcp_file_view *view)
 
 /* --- writing --- */
 
+static const char *folder_of(struct mcp_arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? mcp_strndup(arena, path, (size_t)(slash - path)) : ".";
+}
+
+/* With a reason in errno. */
+static bool can_hold_files(struct mcp_arena *arena, const char *folder)
+{
+    return access(mcp_format(arena, "%s/.", folder), W_OK | X_OK) == 0;
+}
+
 enum mcp_status mcp_file_check_place(struct mcp_arena *arena, const char *path,
                                      struct mcp_error *err)
 {
     struct stat info;
-    const char *slash = strrchr(path, '/');
-    const size_t length = slash != NULL ? (size_t)(slash - path) : 0;
-    const char *folder = slash != NULL ? mcp_strndup(arena, path, length) : ".";
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return S_ISDIR(info.st_mode)
                    ? mcp_fail(err, MCP_IO, "%s: is a directory, expected a file's name", path)
                    : MCP_OK; /* written in place */
-    return access(mcp_format(arena, "%s/.", folder), W_OK | X_OK) == 0 ? MCP_OK
-                                                                       : fail_errno(path, err);
+    return can_hold_files(arena, folder_of(arena, path)) ? MCP_OK : fail_errno(path, err);
+}
+
+enum mcp_status mcp_file_check_folder(struct mcp_arena *arena, const char *path,
+                                      struct mcp_error *err)
+{
+    struct stat info;
+    const char *last = path + strlen(path);
+    while (last > path && last[-1] == '/')
+        last--;
+    const char *name = last > path ? mcp_strndup(arena, path, (size_t)(last - path)) : "/";
+    const bool is_there = stat(name, &info) == 0;
+    return can_hold_files(arena, is_there ? name : folder_of(arena, name)) ? MCP_OK
+                                                                           : fail_errno(path, err);
 }
 
 struct mcp_file_writer {

@@ -25,6 +25,10 @@ enum mcp_status mcp_file_map(struct mcp_arena *arena, const char *path, struct m
 enum mcp_status mcp_file_check_place(struct mcp_arena *arena, const char *path,
                                      struct mcp_error *err);
 
+/* The same of files in a folder, which is made once they are there if it is not. */
+enum mcp_status mcp_file_check_folder(struct mcp_arena *arena, const char *path,
+                                      struct mcp_error *err);
+
 /* What tells two files of one name apart. */
 struct mcp_file_digest {
     int64_t bytes;

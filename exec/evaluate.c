@@ -11,23 +11,22 @@ struct mcp_evaluation {
     int64_t steps, sequences; /* of one evaluation; of a step */
 };
 
-/* As many steps as asked for, or as there are. */
-static enum mcp_status count_steps(struct mcp_evaluation *e, int64_t sequences,
-                                   struct mcp_error *err)
+enum mcp_status mcp_evaluation_steps(const struct mcp_run_options *options, int64_t sequences,
+                                     int64_t batch, int64_t *steps, struct mcp_error *err)
 {
-    const char *path = e->options->eval_data;
-    const int64_t asked = e->options->eval_steps, there = sequences / e->sequences;
+    const char *path = options->eval_data;
+    const int64_t asked = options->eval_steps, there = sequences / batch;
     if (there == 0)
         return mcp_fail(err, MCP_INVALID,
                         "%s holds %lld sequences, and a step of evaluation takes %lld", path,
-                        (long long)sequences, (long long)e->sequences);
+                        (long long)sequences, (long long)batch);
     if (asked > there)
         return mcp_fail(err, MCP_INVALID,
                         "%s holds %lld sequences of the %lld that --eval-steps %lld takes: at "
                         "most --eval-steps %lld",
-                        path, (long long)sequences, (long long)(asked * e->sequences),
-                        (long long)asked, (long long)there);
-    e->steps = asked > 0 ? asked : there;
+                        path, (long long)sequences, (long long)(asked * batch), (long long)asked,
+                        (long long)there);
+    *steps = asked > 0 ? asked : there;
     return MCP_OK;
 }
 
@@ -46,7 +45,7 @@ enum mcp_status mcp_evaluation_open(struct mcp_arena *arena, const struct mcp_ru
     e->sequences = mcp_batch_sequences(setting->program);
     MCP_TRY(mcp_run_feed_open(arena, setting, &source, &e->feed, &sequences, err));
     e->batch = (struct mcp_batch){mcp_feed_sequence, e->feed};
-    return count_steps(e, sequences, err);
+    return mcp_evaluation_steps(e->options, sequences, e->sequences, &e->steps, err);
 }
 
 bool mcp_evaluation_is_due(const struct mcp_evaluation *e, int64_t steps)

@@ -15,6 +15,11 @@ enum mcp_status mcp_evaluation_open(struct mcp_arena *arena, const struct mcp_ru
                                     struct mcp_trainer *trainer, struct mcp_evaluation **out,
                                     struct mcp_error *err);
 
+/* Steps of `batch` sequences that an evaluation of so many sequences has: as many as asked for,
+ * or as there are. MCP_INVALID: fewer than that. */
+enum mcp_status mcp_evaluation_steps(const struct mcp_run_options *options, int64_t sequences,
+                                     int64_t batch, int64_t *steps, struct mcp_error *err);
+
 /* Is the model evaluated once `steps` steps are done? Every eval_every, and at the end. */
 bool mcp_evaluation_is_due(const struct mcp_evaluation *evaluation, int64_t steps);
 

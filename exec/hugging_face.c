@@ -363,6 +363,26 @@ static enum mcp_status export_model(struct export *e, const char *path, struct m
     return mcp_safetensors_stream(e->scratch, &file, &source, NULL, err);
 }
 
+static enum mcp_status check_tensors(struct export *e, const struct mcp_hf_model *model,
+                                     struct mcp_error *err)
+{
+    const struct mcp_tensor *tensor;
+    MCP_TRY(list_tensors(e, err));
+    for (int i = 0; i < e->count; i++)
+        MCP_TRY(get_tensor(model, &e->places[i].there, &tensor, err));
+    return MCP_OK;
+}
+
+enum mcp_status mcp_hf_check(const struct mcp_hf_model *model, const struct mcp_program *program,
+                             struct mcp_error *err)
+{
+    struct export export = {
+        .arena = mcp_arena_new(), .naming = model->naming, .program = program};
+    const enum mcp_status status = check_tensors(&export, model, err);
+    mcp_arena_free(export.arena);
+    return status;
+}
+
 static bool has_part(const struct mcp_layer_type *type, const char *name)
 {
     for (int i = 0; i < type->num_weights; i++)

@@ -44,6 +44,11 @@ enum mcp_status mcp_hf_read(const struct mcp_hf_model *model, const struct mcp_l
                             int layer, const struct mcp_value_range *range, float *out,
                             struct mcp_error *err);
 
+/* Are all tensors of the program's model in it, and of its shapes? MCP_INVALID as of
+ * mcp_hf_read(). */
+enum mcp_status mcp_hf_check(const struct mcp_hf_model *model, const struct mcp_program *program,
+                             struct mcp_error *err);
+
 /* The naming that has names for the program's layers: gpt2 with learned positions; with experts
  * qwen_moe where attention has norms of queries and keys, or biases, else mixtral; without
  * them llama. MCP_INVALID: it has no decoder, or a part that has no name there. */

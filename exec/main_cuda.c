@@ -188,6 +188,8 @@ static void set_environment(void)
 
 int main(int argc, char **argv)
 {
+    if (mcp_tell_about(name, "", argc, argv))
+        return MCP_OK;
     struct rank rank = {.arena = mcp_arena_new()};
     struct mcp_run_options options = mcp_run_options_default();
     struct mcp_error err = {""};

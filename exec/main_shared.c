@@ -1,6 +1,8 @@
 /* exec/main_shared.c: an executor's words, and what it asks the system. */
 #include "exec/main_shared.h"
 
+#include "core/version.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
@@ -63,6 +65,32 @@ struct mcp_teller mcp_teller_of(const char *program, int rank, int world,
 struct mcp_run_observer mcp_teller_observer(struct mcp_teller *teller)
 {
     return (struct mcp_run_observer){tell_step, tell_note, asks_to_stop, wall_clock, teller};
+}
+
+static void tell_usage(const char *program, const char *more)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_text options = mcp_text_new(arena);
+    mcp_run_options_list(&options);
+    printf("usage: %s --program FILE --data FILE [options]\n\n"
+           "One rank of a training run. mcpplan train starts as many as its plan has; so may\n"
+           "anybody's launcher, each with the same words. FILE is a step program that\n"
+           "mcpplan plan --dump-program wrote. What options mean: mcpplan train --help.\n\n%s%s",
+           program, options.data, more);
+    mcp_arena_free(arena);
+}
+
+bool mcp_tell_about(const char *program, const char *more, int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    const bool helps = mcp_same(word, "--help") || mcp_same(word, "-h");
+    if (helps)
+        tell_usage(program, more);
+    else if (mcp_same(word, "--version"))
+        printf("%s %s\n", program, MCP_VERSION);
+    else
+        return false;
+    return true;
 }
 
 void mcp_block_requests(void)

@@ -17,6 +17,10 @@ struct mcp_teller mcp_teller_of(const char *program, int rank, int world,
 /* Rank 0 tells of steps; notes are told by who has them. */
 struct mcp_run_observer mcp_teller_observer(struct mcp_teller *teller);
 
+/* Where the first word is --help or --version, answers on standard output; true: that is all
+ * there was to do. `more` is what the program can do beside training, lines of its own; or "". */
+bool mcp_tell_about(const char *program, const char *more, int argc, char **argv);
+
 /* Before any thread: SIGTERM and SIGUSR1 wait until they are asked for, between steps; a file
  * that may not grow is an error like a full disk. */
 void mcp_block_requests(void);

@@ -2,6 +2,7 @@
 #include "exec/run.h"
 
 #include "exec/evaluate.h"
+#include "exec/run_check.h"
 #include "exec/run_data.h"
 #include "exec/run_logs.h"
 #include "exec/save.h"
@@ -114,74 +115,11 @@ static enum mcp_status begin_from(struct mcp_run *run, const char *path, struct 
     return status;
 }
 
-/* A new run beside checkpoints of another would lose its own: only the newest are kept. */
-static enum mcp_status refuse_others(struct mcp_run *run, struct mcp_error *err)
-{
-    const char *folder = run->setting.options->checkpoint_dir;
-    if (folder == NULL || run->setting.options->resume)
-        return MCP_OK;
-    const int64_t newest = mcp_checkpoint_finished(run->arena, folder);
-    if (newest < 0)
-        return MCP_OK;
-    return mcp_fail(err, MCP_INVALID,
-                    "%s holds a checkpoint of step %lld: --resume goes on from it, another "
-                    "--checkpoint-dir keeps both",
-                    folder, (long long)newest);
-}
-
-/* Before the first step, not after the last one. */
-static enum mcp_status check_export(struct mcp_run *run, struct mcp_error *err)
-{
-    enum mcp_hf_naming naming;
-    return run->setting.options->export_path == NULL
-               ? MCP_OK
-               : mcp_hf_naming_for(run->setting.program, &naming, err);
-}
-
-/* What is written at the end alone must not fail then. */
-static enum mcp_status check_places(struct mcp_run *run, struct mcp_error *err)
-{
-    const struct mcp_run_options *options = run->setting.options;
-    const char *const paths[] = {options->timeline, options->export_path};
-    for (size_t i = 0; i < MCP_COUNT_OF(paths); i++)
-        if (paths[i] != NULL)
-            MCP_TRY(mcp_file_check_place(run->arena, paths[i], err));
-    return options->checkpoint_dir != NULL
-               ? mcp_checkpoint_lock(run->arena, options->checkpoint_dir, err)
-               : MCP_OK;
-}
-
-static enum mcp_status begin(struct mcp_run *run, struct mcp_error *err)
-{
-    const struct mcp_run_options *options = run->setting.options;
-    run->state = (struct mcp_checkpoint_state){.seed = (uint64_t)options->seed};
-    run->checkpointed = -1;
-    if (run->setting.rank == 0)
-        MCP_TRY(check_places(run, err));
-    MCP_TRY(refuse_others(run, err));
-    MCP_TRY(check_export(run, err));
-    return options->init_from == NULL ? MCP_OK : begin_from(run, options->init_from, err);
-}
-
-/* The order of data is the checkpoint's: another seed would be without effect. */
-static enum mcp_status check_seed(const struct mcp_run *run,
-                                  const struct mcp_checkpoint_state *state, struct mcp_error *err)
-{
-    const uint64_t seed = (uint64_t)run->setting.options->seed;
-    if (seed == 0 || seed == state->seed)
-        return MCP_OK;
-    return mcp_fail(err, MCP_INVALID,
-                    "--seed %llu: the checkpoint of step %lld has %llu, with which the run goes on "
-                    "(leave --seed out)",
-                    (unsigned long long)seed, (long long)state->step,
-                    (unsigned long long)state->seed);
-}
-
 static enum mcp_status load_checkpoint(struct mcp_run *run, const struct mcp_checkpoint *checkpoint,
                                        struct mcp_error *err)
 {
     run->state = mcp_checkpoint_state(checkpoint);
-    MCP_TRY(check_seed(run, &run->state, err));
+    MCP_TRY(mcp_run_check_seed(run->setting.options, &run->state, err));
     MCP_TRY(mcp_load_rank(&run->saved, checkpoint, err));
     run->checkpointed = run->state.step;
     mcp_trainer_go_on(run->trainer, &(struct mcp_trainer_state){run->state.step, run->state.updates,
@@ -200,6 +138,17 @@ static enum mcp_status find_fullest(struct mcp_run *run, struct mcp_error *err)
     return MCP_OK;
 }
 
+/* Which is right for the first run of many, and not what a wrong name asks for. */
+static void note_nothing(const struct mcp_run *run)
+{
+    if (run->setting.rank > 0)
+        return;
+    run->setting.observer.note(run->setting.observer.context,
+                               mcp_format(run->arena,
+                                          "%s holds no checkpoint: the run begins at step 0",
+                                          run->setting.options->checkpoint_dir));
+}
+
 /* All ranks from one checkpoint, or none from any. */
 static enum mcp_status resume(struct mcp_run *run, struct mcp_error *err)
 {
@@ -212,8 +161,10 @@ static enum mcp_status resume(struct mcp_run *run, struct mcp_error *err)
                             &passed_over, err));
     if (run->setting.rank == 0 && passed_over.length > 0)
         run->setting.observer.note(run->setting.observer.context, passed_over.data);
-    if (checkpoint == NULL)
+    if (checkpoint == NULL) {
+        note_nothing(run);
         return MCP_OK;
+    }
     return mcp_votes_all_or_none(&run->votes, load_checkpoint(run, checkpoint, err),
                                  "go on from the checkpoint", err);
 }
@@ -267,6 +218,22 @@ static bool is_due(const struct mcp_run *run)
 
 /* --- the run --- */
 
+/* What costs little to find out, before memory is taken: each rank its files, the first what
+ * it will write. */
+static enum mcp_status prepare(struct mcp_run *run, struct mcp_error *err)
+{
+    const struct mcp_run_options *options = run->setting.options;
+    run->state = (struct mcp_checkpoint_state){.seed = (uint64_t)options->seed};
+    run->checkpointed = -1;
+    MCP_TRY(mcp_run_check_sources(options, run->setting.program, err));
+    if (run->setting.rank > 0)
+        return MCP_OK;
+    MCP_TRY(mcp_run_check_places(options, err));
+    return options->checkpoint_dir != NULL
+               ? mcp_checkpoint_lock(run->arena, options->checkpoint_dir, err)
+               : MCP_OK;
+}
+
 /* Memory, and the weights to begin with. */
 static enum mcp_status set_up(struct mcp_run *run, struct mcp_error *err)
 {
@@ -285,7 +252,8 @@ static enum mcp_status set_up(struct mcp_run *run, struct mcp_error *err)
     run->saved = (struct mcp_saved_rank){mcp_trainer_interpreter(run->trainer),
                                          mcp_trainer_rank(run->trainer), setting->calls,
                                          setting->backend, &run->votes};
-    return begin(run, err);
+    const char *weights = setting->options->init_from;
+    return weights == NULL ? MCP_OK : begin_from(run, weights, err);
 }
 
 /* Where a run goes on in data that are not those it began with. */
@@ -335,6 +303,7 @@ enum mcp_status mcp_run_open(struct mcp_arena *arena, const struct mcp_run_setti
                                     .rank = setting->rank,
                                     .calls = setting->calls,
                                     .backend = setting->backend};
+    MCP_TRY(mcp_votes_all_or_none(&run->votes, prepare(run, err), "begin", err));
     MCP_TRY(mcp_votes_all_or_none(&run->votes, set_up(run, err), "begin", err));
     MCP_TRY(find_fullest(run, err));
     MCP_TRY(resume(run, err));

@@ -22,14 +22,20 @@ static int64_t *own_sequences(struct mcp_arena *arena, const struct mcp_program 
     return indices;
 }
 
+struct mcp_data_options mcp_run_data_options(const struct mcp_program *program,
+                                             const struct mcp_run_source *source)
+{
+    return (struct mcp_data_options){.sequence_length = mcp_sequence_tokens(program),
+                                     .vocab_size = (int)vocabulary_of(program),
+                                     .seed = source->seed,
+                                     .in_order = source->in_order};
+}
+
 enum mcp_status mcp_run_feed_open(struct mcp_arena *arena, const struct mcp_run_setting *run,
                                   const struct mcp_run_source *source, struct mcp_feed **out,
                                   int64_t *sequences, struct mcp_error *err)
 {
-    const struct mcp_data_options options = {.sequence_length = mcp_sequence_tokens(run->program),
-                                             .vocab_size = (int)vocabulary_of(run->program),
-                                             .seed = source->seed,
-                                             .in_order = source->in_order};
+    const struct mcp_data_options options = mcp_run_data_options(run->program, source);
     const struct mcp_data *data = NULL;
     int64_t count = 0;
     MCP_TRY(mcp_data_open(arena, &source->path, 1, &options, &data, err));

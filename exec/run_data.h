@@ -11,6 +11,9 @@ struct mcp_run_source {
     bool in_order; /* not shuffled */
 };
 
+/* What the program asks of the files. */
+struct mcp_data_options mcp_run_data_options(const struct mcp_program *program,
+                                             const struct mcp_run_source *source);
 /* The sequences of the rank's microbatches out of each step's batch. *sequences, unless NULL,
  * is how many whole ones there are. */
 enum mcp_status mcp_run_feed_open(struct mcp_arena *arena, const struct mcp_run_setting *run,

@@ -195,11 +195,16 @@ static size_t length_until(const char *path, const struct mcp_file_view *view, i
     return end;
 }
 
-static bool is_ours(const struct mcp_file_view *view)
+static enum mcp_status check_ours(const char *path, const struct mcp_file_view *view,
+                                  struct mcp_error *err)
 {
     static const char begins[] = "{\"step\":";
     const size_t length = view->length < sizeof begins - 1 ? view->length : sizeof begins - 1;
-    return length == 0 || memcmp(view->data, begins, length) == 0;
+    if (length == 0 || memcmp(view->data, begins, length) == 0)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID,
+                    "%s is not the metrics of a run, and would be lost: choose another --metrics",
+                    path);
 }
 
 static enum mcp_status measure(const char *path, int64_t first_step, size_t *kept,
@@ -208,14 +213,23 @@ static enum mcp_status measure(const char *path, int64_t first_step, size_t *kep
     struct mcp_arena *scratch = mcp_arena_new();
     struct mcp_file_view view;
     enum mcp_status status = mcp_file_map(scratch, path, &view, err);
-    if (status == MCP_OK && !is_ours(&view))
-        status = mcp_fail(err, MCP_INVALID,
-                          "%s is not the metrics of a run, and would be lost: choose another "
-                          "--metrics",
-                          path);
+    if (status == MCP_OK)
+        status = check_ours(path, &view, err);
     *kept = status == MCP_OK ? length_until(path, &view, first_step) : 0;
     mcp_arena_free(scratch);
     return status;
+}
+
+enum mcp_status mcp_run_log_check(struct mcp_arena *arena, const char *path, struct mcp_error *err)
+{
+    struct stat info;
+    struct mcp_file_view view;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return mcp_file_check_place(arena, path, err);
+    MCP_TRY(mcp_file_map(arena, path, &view, err));
+    MCP_TRY(check_ours(path, &view, err));
+    return access(path, W_OK) == 0 ? MCP_OK
+                                   : mcp_fail(err, MCP_IO, "%s: %s", path, strerror(errno));
 }
 
 /* A log may be long: what is not kept is cut off. */

@@ -10,6 +10,8 @@
 #include "exec/monitor.h"
 
 struct mcp_run_log;
+/* Could it be opened? Nothing is made or changed. */
+enum mcp_status mcp_run_log_check(struct mcp_arena *arena, const char *path, struct mcp_error *err);
 /* Opens `path` to go on from `first_step`: lines of that and later steps, and a cut one,
  * are cut off first. MCP_INVALID: a file that is no such log. */
 enum mcp_status mcp_run_log_open(struct mcp_arena *arena, const char *path, int64_t first_step,

@@ -2,7 +2,6 @@
 #include "exec/run_options.h"
 
 #include "core/minmax.h"
-#include "core/text.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -246,6 +245,26 @@ int mcp_run_options_words(struct mcp_arena *arena, const struct mcp_run_options 
             (*words)[count++] = value_text(arena, &entries[i], options);
     }
     return count;
+}
+
+static const char *value_word(enum kind kind)
+{
+    switch (kind) {
+    case WORD:
+        return " TEXT";
+    case FLAG:
+        return "";
+    case DECAY:
+        return " constant|linear|cosine";
+    default:
+        return " N";
+    }
+}
+
+void mcp_run_options_list(struct mcp_text *out)
+{
+    for (int i = 0; i < NUM_ENTRIES; i++)
+        mcp_text_add(out, "  --%s%s\n", entries[i].name, value_word(entries[i].kind));
 }
 
 struct mcp_train_options mcp_run_train_options(const struct mcp_run_options *options)

@@ -3,6 +3,7 @@
 #ifndef MCP_EXEC_RUN_OPTIONS_H
 #define MCP_EXEC_RUN_OPTIONS_H
 
+#include "core/text.h"
 #include "exec/train.h"
 
 struct mcp_run_options {
@@ -54,6 +55,9 @@ enum mcp_status mcp_run_options_parse(int argc, char **argv, struct mcp_run_opti
 /* Those that differ from the defaults, as words of a command line; returns how many. */
 int mcp_run_options_words(struct mcp_arena *arena, const struct mcp_run_options *options,
                           const char ***words);
+
+/* All of them, one a line: "  --steps N". */
+void mcp_run_options_list(struct mcp_text *out);
 
 struct mcp_train_options mcp_run_train_options(const struct mcp_run_options *options);
 

@@ -342,18 +342,18 @@ Test(faults, out_of_memory)
 
 /* Two ranks of two steps from one checkpoint folder, each with words of its own before and
  * after the executor's. What they say without mpirun's banners is in @/said. */
-static int run_apart(const struct place *at, const char *before, const char *after)
+static int run_apart(const struct place *at, int timeout_s, const char *before, const char *after)
 {
     const char *line = mcp_format(
         at->arena,
         "export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 OMP_NUM_THREADS=1 "
         "OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_ALLOW_RUN_AS_ROOT=1 "
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; each='%s-exec-cpu --program %s/program.json --data "
-        "%s/text.tokens --steps 2 --checkpoint-dir %s/apart --resume --timeout-s 8'; "
+        "%s/text.tokens --steps 2 --checkpoint-dir %s/apart --resume --timeout-s %d'; "
         "mpirun --oversubscribe --bind-to none -np 1 $each : -np 1 %s $each %s > %s/out 2> %s/all; "
         "code=$?; grep '^mcpplan' %s/all > %s/said; exit $code",
-        at->program, at->folder, at->folder, at->folder, before, after, at->folder, at->folder,
-        at->folder, at->folder);
+        at->program, at->folder, at->folder, at->folder, timeout_s, before, after, at->folder,
+        at->folder, at->folder, at->folder);
     int status = system(line);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
@@ -363,14 +363,15 @@ Test(faults, ranks_apart)
 {
     struct place at = new_place();
     cr_assert(place_run(&at, PLAN " --dump-program @/program.json") == 0);
-    cr_expect(eq(int, run_apart(&at, "", "--init-from nowhere"), MCP_IO));
+    const int long_s = 60, short_s = 3; /* the last one has to be over */
+    cr_expect(eq(int, run_apart(&at, long_s, "", "--init-from nowhere"), MCP_IO));
     cr_expect(eq(str, (char *)place_content(&at, "said"),
                  "mcpplan-exec-cpu: rank 1 cannot begin: nowhere: No such file or directory\n"));
-    cr_expect(eq(int, run_apart(&at, "", "--steps 3"), MCP_USAGE));
+    cr_expect(eq(int, run_apart(&at, long_s, "", "--steps 3"), MCP_USAGE));
     cr_expect(
         eq(str, (char *)place_content(&at, "said"), "mcpplan-exec-cpu: --steps is there twice\n"));
-    cr_expect(
-        eq(int, run_apart(&at, "sh -c 'kill -STOP $$; exec \"$0\" \"$@\"'", ""), MCP_RUN_FAILURE));
+    const char *stops = "sh -c 'kill -STOP $$; exec \"$0\" \"$@\"'";
+    cr_expect(eq(int, run_apart(&at, short_s, stops, ""), MCP_RUN_FAILURE));
     const char *said = place_content(&at, "said");
     cr_expect(lines_about(said, "one is missing, or has stopped") == 1, "%s", said);
     place_leave(&at);

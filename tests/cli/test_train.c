@@ -1,6 +1,7 @@
 /* tests/cli/test_train.c: plan, train, stop, go on in another layout; and what is refused. */
 #include "core/json.h"
 #include "core/text.h"
+#include "core/version.h"
 #include "tests/cli/place.h"
 
 #include <criterion/criterion.h>
@@ -172,46 +173,101 @@ Test(train, goes_on_in_another_layout)
 }
 
 /* One sentence, and the exit code of its kind. */
+struct wrong {
+    const char *command;
+    int code;
+    const char *says;
+};
+
+static void check_wrong(const struct place *at, const struct wrong *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        int code = place_run(at, cases[i].command);
+        const char *text = place_content(at, "said");
+        cr_expect(eq(sz, strcspn(text, "\n") + 1, strlen(text)), "%s: not one sentence: %s",
+                  cases[i].command, text);
+        cr_expect(eq(int, code, cases[i].code), "%s: %s", cases[i].command, text);
+        cr_expect(ne(ptr, strstr(text, cases[i].says), NULL), "%s: %s", cases[i].command, text);
+    }
+}
+
 Test(train, says_what_is_wrong)
 {
-    static const struct {
-        const char *command;
-        int code;
-        const char *says;
-    } cases[] = {
+    static const struct wrong cases[] = {
         {"train", 2, "PLAN"},
         {"train @/pipeline.json --steps 1", 2, "--data"},
         {"train @/pipeline.json --data @/text.tokens", 2, "--steps"},
         {"train @/none.json " TRAIN "--steps 1", 3, "none.json"},
         {"train @/model.json " TRAIN "--steps 1", 4, "schema"},
-        {"train @/pipeline.json --data @/none.tokens --steps 1", 3, "none.tokens"},
-        {"train @/pipeline.json --data @/model.json --steps 1", 4, "model.json"},
-        {"train @/small.json --data @/text.tokens --steps 1", 5, "vocab_size"},
         {"train @/pipeline.json " TRAIN "--steps 1 --program @/tensor.json", 4, "tensor.json"},
         {"train @/pipeline.json " TRAIN "--steps 1 --eval-steps 2", 2, "--eval-data"},
-        {"train @/pipeline.json " TRAIN "--steps 1 --eval-data @/other.tokens --eval-steps 9999", 5,
-         "at most --eval-steps"},
         {"train @/dropout.json " TRAIN "--steps 1", 5, "dropout"},
-        {"train @/one.json --data @/none.tokens --steps 1", 3, "mcpplan-exec-cpu: "},
-        {"train @/one.json --data @/spoilt.tokens --steps 9", 4, "beyond a vocabulary"},
+        {"train @/one.json --data @/spoilt.tokens --steps 9", 4, "mcpplan-exec-cpu: "},
     };
     struct place at = place_new();
     make_plans(&at);
     place_must(&at, PLACE_PLAN "--pipeline-parallel 2 --dropout -o @/dropout.json");
-    cr_assert(place_shell(&at, "sed 's/\"vocab_size\": 260/\"vocab_size\": 200/' "
-                               "@/pipeline.json > @/small.json") == 0);
     place_must(&at, "plan --model @/model.json --cluster dgx-a100 --gpus 1 --global-batch-size 8 "
                     "--sequence-length 32 --precision fp32 --stack mcpplan-cpu --attention flash2 "
                     "-o @/one.json");
     cr_assert(place_shell(&at, "cd @; (head -c -64 text.tokens | tr '\\0-\\377' '\\377'; "
                                "tail -c 64 text.tokens) > spoilt.tokens") == 0);
-    for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
-        int code = place_run(&at, cases[i].command);
-        const char *text = place_content(&at, "said");
-        cr_expect(eq(sz, strcspn(text, "\n") + 1, strlen(text)), "%s: not one sentence: %s",
-                  cases[i].command, text);
-        cr_expect(eq(int, code, cases[i].code), "%s: %s", cases[i].command, text);
-        cr_expect(ne(ptr, strstr(text, cases[i].says), NULL), "%s: %s", cases[i].command, text);
+    check_wrong(&at, cases, MCP_COUNT_OF(cases));
+    cr_expect(ne(ptr, strstr(place_content(&at, "said"), "beyond a vocabulary"), NULL));
+    place_leave(&at);
+}
+
+/* What can be seen is seen before ranks start: here there is no mpirun to start them. */
+Test(train, looks_before_it_starts)
+{
+#define LOOK "train @/pipeline.json " TRAIN "--steps 1 "
+    static const struct wrong cases[] = {
+        {"train @/pipeline.json --data @/none.tokens --steps 1", 3, "none.tokens"},
+        {"train @/pipeline.json --data @ --steps 1", 4, "cut.tokens"},
+        {"train @/pipeline.json --data @/model.json --steps 1", 4, "model.json"},
+        {"train @/small.json --data @/text.tokens --steps 1", 5, "vocab_size"},
+        {"train @/long.json --data @/text.tokens --steps 1", 5, "hold no sequence of 60000"},
+        {LOOK "--eval-data @/none.tokens", 3, "none.tokens"},
+        {LOOK "--eval-data @/other.tokens --eval-steps 9999", 5, "at most --eval-steps"},
+        {LOOK "--program @/none.json", 3, "none.json"},
+        {LOOK "--init-from @/none", 3, "none"},
+        {LOOK "--init-from tests/golden/hugging_face/llama", 5, "the model's is [260, 48]"},
+        {LOOK "--timeline @/none/t.json", 3, "none/t.json"},
+        {LOOK "--metrics @/model.json", 5, "choose another --metrics"},
+        {LOOK "--metrics @/none/m.jsonl", 3, "none/m.jsonl"},
+        {LOOK "--tensorboard-dir @/none/here", 3, "none/here"},
+        {LOOK "--checkpoint-dir @/model.json", 3, "Not a directory"},
+        {LOOK "--checkpoint-dir @/new --metrics @/new.jsonl", 7, "cannot start mpirun"},
+    };
+    struct place at = place_new();
+    make_plans(&at);
+    place_must(&at, PLACE_PLAN "--pipeline-parallel 2 --dropout -o @/dropout.json");
+    cr_assert(place_shell(&at,
+                          "cd @; sed 's/\"vocab_size\": 260/\"vocab_size\": 200/' "
+                          "pipeline.json > small.json; "
+                          "sed 's/\"sequence_length\": 32/\"sequence_length\": 60000/' "
+                          "pipeline.json > long.json; "
+                          "(head -c 64 text.tokens; tail -c 64 text.tokens) > cut.tokens") == 0);
+    setenv("PATH", "/nowhere", 1);
+    check_wrong(&at, cases, MCP_COUNT_OF(cases));
+    setenv("PATH", "/usr/bin:/bin", 1);
+    cr_expect(place_shell(&at, "test -e @/new -o -e @/new.jsonl") != 0, "looking has made files");
+    place_leave(&at);
+}
+
+/* What the executors are, without any launcher. */
+Test(train, executors_tell_about_themselves)
+{
+    static const char *const names[] = {"mcpplan-exec-cpu", "tests/cuda/executor"};
+    struct place at = place_new();
+    for (size_t i = 0; i < MCP_COUNT_OF(names); i++) {
+        const char *slash = strrchr(at.program, '/');
+        const char *program =
+            mcp_format(at.arena, "%.*s/%s", (int)(slash - at.program), at.program, names[i]);
+        cr_expect(place_shell(&at, mcp_format(at.arena, "%s --help > @/out", program)) == 0);
+        cr_expect(ne(ptr, strstr(place_content(&at, "out"), "\n  --steps N\n"), NULL));
+        cr_expect(place_shell(&at, mcp_format(at.arena, "%s --version > @/out", program)) == 0);
+        cr_expect(ne(ptr, strstr(place_content(&at, "out"), MCP_VERSION "\n"), NULL));
     }
     place_leave(&at);
 }

@@ -62,8 +62,9 @@ Test(train_cuda, ranks_are_told_how_to_meet)
         arena,
         "cd %s && export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 && ./mcpplan plan --model "
         "gpt2 --cluster dgx-h100 --gpus 2 --global-batch-size 4 --sequence-length 32 "
-        "--tensor-parallel 2 -o plan.json > out 2>&1; ./mcpplan train plan.json --backend cuda "
-        "--data x --steps 3 > out 2> said",
+        "--tensor-parallel 2 -o plan.json > out 2>&1; ./mcpplan data tokenize plan.json -o x > "
+        "out; "
+        "./mcpplan train plan.json --backend cuda --data x --steps 3 > out 2> said",
         folder);
     int status = system(command);
     const char *first = text_of(arena, folder, "rank0"), *second = text_of(arena, folder, "rank1");

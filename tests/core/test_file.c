@@ -152,6 +152,35 @@ ParameterizedTest(struct case_place *c, file, places, .init = make_folder, .fini
     mcp_arena_free(arena);
 }
 
+/* Of a folder that is there, or is to be made; root may write anywhere. */
+Test(file, where_a_folder_can_be, .init = make_folder, .fini = remove_folder)
+{
+    static const struct {
+        const char *name, *says;
+    } cases[] = {
+        {"", ""},
+        {"/", ""},
+        {"/new", ""},
+        {"/new///", ""},
+        {"/new/deeper", "No such file"},
+        {"/file", "Not a directory"},
+        {"/file/under", "Not a directory"},
+    };
+    struct mcp_arena *arena = mcp_arena_new();
+    const char *file = mcp_format(arena, "%s/file", folder);
+    fclose(fopen(file, "w"));
+    for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
+        struct mcp_error err = {""};
+        const char *path = mcp_format(arena, "%s%s", folder, cases[i].name);
+        const enum mcp_status got = mcp_file_check_folder(arena, path, &err);
+        cr_expect(eq(int, (int)got, cases[i].says[0] == '\0' ? MCP_OK : MCP_IO), "%s", path);
+        cr_expect(ne(ptr, strstr(err.text, cases[i].says), NULL), "%s: %s", path, err.text);
+    }
+    cr_expect(ne(int, access(mcp_format(arena, "%s/new", folder), F_OK), 0));
+    unlink(file);
+    mcp_arena_free(arena);
+}
+
 Test(file, what_cannot_be_mapped_is_said, .init = make_folder, .fini = remove_folder)
 {
     struct mcp_arena *arena = mcp_arena_new();
