@@ -169,7 +169,7 @@ KERNEL_CFLAGS ?= -O3 -march=native
 $(call stamp,flags,$(CC) $(CPPFLAGS) $(CFLAGS) $(KERNEL_CFLAGS) $(MPI_INCLUDES))
 $(BUILD)/exec/cpu_kernels%.c.o: override CFLAGS += $(if $(filter release,$(CONFIG)),$(KERNEL_CFLAGS)) \
   -ffp-contract=fast -fno-math-errno -fno-trapping-math
-$(BUILD)/exec/cpu_mpi.c.o: override CPPFLAGS += $(MPI_INCLUDES)
+$(BUILD)/exec/cpu_mpi.c.o $(BUILD)/tests/exec/ranks_sent.c.o: override CPPFLAGS += $(MPI_INCLUDES)
 # Criterion's macros trip these two in gcc.
 $(BUILD)/tests/%.c.o: override CFLAGS := $(filter-out -Wconversion -Wwrite-strings,$(CFLAGS))
 

@@ -21,14 +21,12 @@ struct mcp_cpu_world {
     int rank, size;
     double timeout_s;     /* 0: none */
     struct where *places; /* [size] */
-    int64_t sent_bytes;
     MPI_Comm comms[MCP_NUM_STREAMS][MCP_NUM_AXIS_SETS]; /* MPI_COMM_NULL: not made */
     bool made[MCP_NUM_STREAMS][MCP_NUM_AXIS_SETS];
 };
 
 struct mcp_cpu_channel {
     struct mcp_arena *arena;
-    struct mcp_cpu_world *world;
     MPI_Comm comm;
     int size, index;
     MPI_Request *requests;
@@ -124,11 +122,6 @@ bool mcp_cpu_world_find_lost(const struct mcp_cpu_world *world, char *text, size
     return false;
 }
 
-int64_t mcp_cpu_world_sent_bytes(const struct mcp_cpu_world *world)
-{
-    return world->sent_bytes;
-}
-
 int mcp_cpu_world_rank(const struct mcp_cpu_world *world)
 {
     return world->rank;
@@ -220,7 +213,6 @@ enum mcp_status mcp_cpu_channel_open(struct mcp_arena *arena, struct mcp_cpu_wor
         return MCP_OK;
     struct mcp_cpu_channel *channel = MCP_NEW(arena, struct mcp_cpu_channel);
     channel->arena = arena;
-    channel->world = world;
     channel->comm = world->comms[comm][axes];
     MPI_Comm_size(channel->comm, &channel->size);
     MPI_Comm_rank(channel->comm, &channel->index);
@@ -253,7 +245,6 @@ struct mcp_cpu_channel *mcp_cpu_channel_twin(struct mcp_arena *arena,
 {
     struct mcp_cpu_channel *twin = MCP_NEW(arena, struct mcp_cpu_channel);
     twin->arena = arena;
-    twin->world = channel->world;
     twin->comm = channel->comm;
     twin->size = channel->size;
     twin->index = channel->index;
@@ -277,7 +268,6 @@ enum mcp_status mcp_cpu_send(struct mcp_cpu_channel *channel, const void *from, 
                              int peer, struct mcp_error *err)
 {
     const char *at = from;
-    channel->world->sent_bytes += bytes;
     while (bytes > 0) {
         int piece = bytes < MAX_MESSAGE ? (int)bytes : MAX_MESSAGE;
         MCP_TRY(check(MPI_Isend(at, piece, MPI_BYTE, peer, 0, channel->comm, new_request(channel)),

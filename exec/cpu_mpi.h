@@ -22,8 +22,6 @@ enum mcp_status mcp_cpu_world_open(struct mcp_arena *arena, int *argc, char ***a
                                    struct mcp_cpu_world **out, struct mcp_error *err);
 int mcp_cpu_world_rank(const struct mcp_cpu_world *world);
 int mcp_cpu_world_size(const struct mcp_cpu_world *world);
-/* Bytes of messages that this rank has posted on channels, since it started. */
-int64_t mcp_cpu_world_sent_bytes(const struct mcp_cpu_world *world);
 /* Seconds of a steady clock. */
 double mcp_cpu_clock(void);
 /* Ends the processes of all ranks with `code`; returns where there is but one. */
