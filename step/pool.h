@@ -4,8 +4,9 @@
  *   rank and layer buffers last; gathered weights that are gathered again share two places
  *   (an entry names its copy), gradients that one microbatch's reduction empties two more;
  *   frames live from their first write to the last mention in the last pass of their layer
- *   and microbatch, an input that no later pass reads until its forward ends; X and DX that a message brings from the start of its slot, those that
- *   one takes away until it is sent; block scratch from first to last mention.
+ *   and microbatch, an input that no later pass reads until its forward ends; X and DX that
+ *   a message brings from the start of its slot, those that one takes away until it is sent;
+ *   block scratch from first to last mention.
  * Frames of equal size take over each other's places exactly. Scratch of a block is laid out
  * by intervals of its ops: two values that never live at once may share bytes, and what
  * comes later then waits for what was there before (mcp_pool_waits()).
