@@ -140,6 +140,22 @@ Test(doors, memory_that_is_not_there)
     cr_expect(eq(int, fake_end(), 0));
 }
 
+Test(doors, what_is_not_ready_is_no_error)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    void *stream, *memory;
+    bool empty = true;
+    fake_begin(1, 1 << 20);
+    cr_assert(mcp_cuda_new_stream(arena, false, &stream, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_cuda_new_memory(arena, 1, &memory, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_cuda_set_bytes(memory, 0, 1, stream, &err) == MCP_OK, "%s", err.text);
+    cr_expect(mcp_cuda_stream_empty(stream, &empty, &err) == MCP_OK && !empty);
+    cr_expect(mcp_cuda_check_launch("a kernel", &err) == MCP_OK, "%s", err.text);
+    mcp_arena_free(arena);
+    cr_expect(eq(int, fake_end(), 0));
+}
+
 /* --- transfers --- */
 
 struct member {
