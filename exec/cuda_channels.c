@@ -6,7 +6,11 @@
 #include "exec/cuda_wait.h"
 #include "exec/transfer.h"
 
-enum { LINK_SETS = 3 };
+/* Blocks of threads that a call may take on the device. Each has a multiprocessor for itself as long
+ * as it waits, and in every communicator it has buffers of some 10 MB for each rank that it hears
+ * from. Four move as much as a network does, which is enough for a message that is waited for; and
+ * one a few numbers. */
+enum { LINK_SETS = 3, MESSAGE_BLOCKS = 4, FEW_BYTES = 1 << 20 };
 
 /* --- groups --- */
 
@@ -31,7 +35,8 @@ static int link_set(int sender, int size)
     return sender == size - 1 && size % 2 == 1 ? 2 : sender % 2;
 }
 
-/* Connects a link while nothing else runs: later no rank waits on the host for its peer. */
+/* Connects a link while nothing else runs: later a host would wait for its peer's, and take memory
+ * of the device while kernels on it wait for others. */
 static enum mcp_status connect(struct mcp_cuda_channels *c, struct mcp_nccl *link, bool sends,
                                struct mcp_error *err)
 {
@@ -51,13 +56,34 @@ static enum mcp_status open_links(struct mcp_cuda_channels *c, struct mcp_cuda_g
         bool sends = g->index >= 0 && link_set(g->index, g->size) == set;
         bool receives = g->index >= 0 && link_set(previous, g->size) == set;
         int color = sends ? members[g->index] : receives ? members[previous] : -1;
-        MCP_TRY(mcp_nccl_split(c->world, color, sends ? 0 : 1, &link, err));
+        const struct mcp_nccl_part part = {color, sends ? 0 : 1, MESSAGE_BLOCKS};
+        MCP_TRY(mcp_nccl_split(c->world, &part, &link, err));
         if (link == NULL)
             continue;
         *(sends ? &g->out : &g->in) = link;
         MCP_TRY(connect(c, link, sends, err));
     }
     return MCP_OK;
+}
+
+/* The same for ranks of a group that send to each other: all of them, or in a ring those beside
+ * this one. Collectives are connected when a communicator is made (NCCL_RUNTIME_CONNECT). */
+static enum mcp_status connect_members(struct mcp_cuda_channels *c, struct mcp_cuda_group *g,
+                                       enum mcp_cuda_connected wanted, struct mcp_error *err)
+{
+    if (g->all == NULL || g->connected >= wanted)
+        return MCP_OK;
+    g->connected = wanted;
+    MCP_TRY(mcp_nccl_group_begin(g->all, err));
+    for (int d = 1; d < g->size; d++) {
+        int to = mcp_neighbour(g->size, g->index, d), from = mcp_neighbour(g->size, g->index, -d);
+        if (wanted == MCP_CUDA_RING && d != 1 && d != g->size - 1)
+            continue;
+        MCP_TRY(mcp_nccl_send(g->all, c->first_message, 1, to, c->first_stream, err));
+        MCP_TRY(mcp_nccl_receive(g->all, c->first_message, 1, from, c->first_stream, err));
+    }
+    MCP_TRY(mcp_nccl_group_end(g->all, err));
+    return mcp_cuda_await(c->world, c->first_stream, "the first exchange of a group", err);
 }
 
 static bool is_message(const struct mcp_op *op)
@@ -90,17 +116,37 @@ static enum mcp_status open_group(struct mcp_cuda_channels *c, const struct mcp_
                             step);
         return open_links(c, g, members, step, err);
     }
-    return mcp_nccl_split(c->world, g->index < 0 ? -1 : members[0], g->index, &g->all, err);
+    const struct mcp_nccl_part part = {.color = g->index < 0 ? -1 : members[0],
+                                       .key = g->index,
+                                       .most_blocks = g->longest_bytes <= FEW_BYTES ? 1 : 0};
+    return mcp_nccl_split(c->world, &part, &g->all, err);
+}
+
+/* Who of a group sends to whom. */
+static enum mcp_cuda_connected connection_of(const struct mcp_op *op)
+{
+    switch (op->function) {
+    case MCP_FN_SHIFT:
+        return op->delta == 1 || op->delta == -1 ? MCP_CUDA_RING : MCP_CUDA_ALL;
+    case MCP_FN_ALL_TO_ALL:
+    case MCP_FN_ALL_TO_ALL_V:
+    case MCP_FN_EXPERT_COUNTS:
+        return MCP_CUDA_ALL;
+    default:
+        return MCP_CUDA_NONE;
+    }
 }
 
 static enum mcp_status open_op(struct mcp_cuda_channels *c, const struct mcp_plan *plan,
                                const struct mcp_op *op, struct mcp_error *err)
 {
-    if (mcp_op_is_transfer(op))
-        return open_group(c, plan, op, op->group, err);
-    if (op->function == MCP_FN_EXPERT_COUNTS)
-        return open_group(c, plan, op, MCP_EXPERT, err);
-    return MCP_OK;
+    const bool counts = op->function == MCP_FN_EXPERT_COUNTS;
+    const unsigned axes = counts ? (unsigned)MCP_EXPERT : op->group;
+    if (!counts && !mcp_op_is_transfer(op))
+        return MCP_OK;
+    MCP_TRY(open_group(c, plan, op, axes, err));
+    return connect_members(c, mcp_cuda_group_of(c, (enum mcp_stream)op->stream, axes),
+                           connection_of(op), err);
 }
 
 /* --- memory --- */
@@ -123,6 +169,22 @@ static void size_room(struct mcp_cuda_channels *c, const struct mcp_program *pro
     c->room_bytes[op->stream] = mcp_max_int64(c->room_bytes[op->stream], bytes);
 }
 
+static enum mcp_status measure_block(struct mcp_cuda_channels *c, const struct mcp_program *program,
+                                     const struct mcp_layer_type *type, int role,
+                                     struct mcp_error *err)
+{
+    const struct mcp_block *block = &type->blocks[role];
+    (void)program, (void)err;
+    for (int i = 0; i < block->num_ops; i++) {
+        const struct mcp_op *op = &block->ops[i];
+        if (!mcp_op_is_transfer(op) || op->group >= MCP_NUM_AXIS_SETS)
+            continue;
+        struct mcp_cuda_group *g = mcp_cuda_group_of(c, (enum mcp_stream)op->stream, op->group);
+        g->longest_bytes = mcp_max_int64(g->longest_bytes, bytes_of(op));
+    }
+    return MCP_OK;
+}
+
 static enum mcp_status open_block(struct mcp_cuda_channels *c, const struct mcp_program *program,
                                   const struct mcp_layer_type *type, int role,
                                   struct mcp_error *err)
@@ -135,12 +197,15 @@ static enum mcp_status open_block(struct mcp_cuda_channels *c, const struct mcp_
     return MCP_OK;
 }
 
-static enum mcp_status open_ops(struct mcp_cuda_channels *c, const struct mcp_program *program,
-                                struct mcp_error *err)
+static enum mcp_status
+each_block(struct mcp_cuda_channels *c, const struct mcp_program *program,
+           enum mcp_status (*block)(struct mcp_cuda_channels *, const struct mcp_program *,
+                                    const struct mcp_layer_type *, int, struct mcp_error *),
+           struct mcp_error *err)
 {
-    for (int t = 0; t < program->num_types; t++)
+    for (int t = 0; program != NULL && t < program->num_types; t++)
         for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++)
-            MCP_TRY(open_block(c, program, &program->types[t], role, err));
+            MCP_TRY(block(c, program, &program->types[t], role, err));
     return MCP_OK;
 }
 
@@ -224,9 +289,12 @@ enum mcp_status mcp_cuda_channels_open(struct mcp_arena *arena,
     *out = c;
     MCP_TRY(mcp_cuda_new_stream(arena, true, &c->first_stream, err));
     MCP_TRY(mcp_cuda_new_memory(arena, 1, &c->first_message, err));
-    for (int p = 0; p <= MCP_INTERPRET_OTHERS && setting->programs[p] != NULL; p++) {
-        MCP_TRY(open_ops(c, setting->programs[p], err));
-        size_outboxes(c, setting->programs[p]);
+    for (int p = 0; p <= MCP_INTERPRET_OTHERS; p++)
+        MCP_TRY(each_block(c, setting->programs[p], measure_block, err));
+    for (int p = 0; p <= MCP_INTERPRET_OTHERS; p++) {
+        MCP_TRY(each_block(c, setting->programs[p], open_block, err));
+        if (setting->programs[p] != NULL)
+            size_outboxes(c, setting->programs[p]);
     }
     return open_memory(c, err);
 }

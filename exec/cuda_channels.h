@@ -5,12 +5,17 @@
 
 #include "exec/cuda_transfer.h"
 
+/* Which members send to each other: none, those beside each other, all. */
+enum mcp_cuda_connected { MCP_CUDA_NONE, MCP_CUDA_RING, MCP_CUDA_ALL };
+
 /* Ranks that one stream's transfers over one set of axes join. */
 struct mcp_cuda_group {
     bool opened;
-    int size, index;      /* of this rank; -1: it is in none */
-    struct mcp_nccl *all; /* of collectives */
-    struct mcp_nccl *out; /* to the rank that this one's messages go to: 0 sends, 1 receives */
+    enum mcp_cuda_connected connected;
+    int size, index;       /* of this rank; -1: it is in none */
+    int64_t longest_bytes; /* of its transfers */
+    struct mcp_nccl *all;  /* of collectives */
+    struct mcp_nccl *out;  /* to the rank that this one's messages go to: 0 sends, 1 receives */
     struct mcp_nccl *in;
 };
 

@@ -36,16 +36,23 @@ static double now_s(void)
 
 /* --- failures --- */
 
+/* One after the other they may wait for each other's kernels: the first for a stream in which it
+ * is behind another. In a group all kernels are told first. */
 void mcp_nccl_abort(struct mcp_nccl_world *world)
 {
     if (world->aborted)
         return;
     world->aborted = true;
+    if (world->grouped) /* what failed was in a group, which is left first */
+        ncclGroupEnd();
+    world->grouped = false;
+    ncclGroupStart();
     for (const struct mcp_nccl *nccl = world->newest; nccl != NULL; nccl = nccl->next)
         if (nccl->comm != NULL)
             ncclCommAbort(nccl->comm);
     if (world->own.comm != NULL)
         ncclCommAbort(world->own.comm);
+    ncclGroupEnd();
 }
 
 /* The library's last word is only there while its communicator is. */
@@ -165,6 +172,7 @@ enum mcp_status mcp_nccl_world_open(struct mcp_arena *arena, const struct mcp_nc
     if (place->size == 1)
         return MCP_OK;
     config.blocking = 0;
+    config.maxCTAs = 1; /* it agrees on a few numbers, and each block has its buffers */
     memcpy(unique.internal, place->id.bytes, sizeof unique.internal);
     mcp_defer(arena, end_world, world);
     return check(
@@ -193,17 +201,20 @@ struct mcp_nccl *mcp_nccl_everybody(struct mcp_nccl_world *world)
     return world->size == 1 ? NULL : &world->own;
 }
 
-enum mcp_status mcp_nccl_split(struct mcp_nccl_world *world, int color, int key,
+enum mcp_status mcp_nccl_split(struct mcp_nccl_world *world, const struct mcp_nccl_part *part,
                                struct mcp_nccl **out, struct mcp_error *err)
 {
+    const int color = part->color < 0 ? NCCL_SPLIT_NOCOLOR : part->color;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t comm = NULL;
+    config.blocking = 0;
+    if (part->most_blocks > 0)
+        config.maxCTAs = part->most_blocks;
     *out = NULL;
     if (world->size == 1)
         return MCP_OK;
-    MCP_TRY(check(
-        &world->own,
-        ncclCommSplit(world->own.comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &comm, NULL),
-        "making a group of ranks", err));
+    MCP_TRY(check(&world->own, ncclCommSplit(world->own.comm, color, part->key, &comm, &config),
+                  "making a group of ranks", err));
     if (comm == NULL)
         return MCP_OK;
     struct mcp_nccl *nccl = MCP_NEW(world->arena, struct mcp_nccl);

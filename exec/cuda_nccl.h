@@ -8,7 +8,8 @@
  *
  * Entry points of the library, all that is used of it:
  *   ncclGetUniqueId ncclCommInitRankConfig (NCCL_CONFIG_INITIALIZER, blocking 0)
- *   ncclCommSplit (NCCL_SPLIT_NOCOLOR, config NULL) ncclCommGetAsyncError ncclCommAbort
+ *   ncclCommSplit (NCCL_SPLIT_NOCOLOR; blocking 0, maxCTAs) ncclCommGetAsyncError
+ *   ncclCommAbort (in a group: all communicators of this rank)
  *   ncclCommFinalize ncclCommDestroy ncclGroupStart ncclGroupEnd
  *   ncclAllReduce ncclReduceScatter ncclAllGather ncclBroadcast ncclReduce ncclSend ncclRecv
  *   (ncclFloat32 ncclBfloat16 ncclFloat16 ncclFloat64 ncclInt32 ncclUint8;
@@ -46,9 +47,12 @@ int mcp_nccl_world_size(const struct mcp_nccl_world *world);
 double mcp_nccl_world_timeout_s(const struct mcp_nccl_world *world);
 
 struct mcp_nccl; /* a communicator; NULL: of this rank alone, or this rank is in none */
-/* Of all ranks together, in one order: ranks of one color >= 0 make a communicator, ordered by
- * key; color < 0: none. Of the world's arena. */
-enum mcp_status mcp_nccl_split(struct mcp_nccl_world *world, int color, int key,
+struct mcp_nccl_part {
+    int color, key;  /* ranks of one color >= 0 make a communicator, ordered by key; < 0: none */
+    int most_blocks; /* of threads that a call of it takes on the device; 0: the library's choice */
+};
+/* Of all ranks together, in one order. Of the world's arena. */
+enum mcp_status mcp_nccl_split(struct mcp_nccl_world *world, const struct mcp_nccl_part *part,
                                struct mcp_nccl **out, struct mcp_error *err);
 /* The world's own. */
 struct mcp_nccl *mcp_nccl_everybody(struct mcp_nccl_world *world);

@@ -23,7 +23,7 @@ struct mcp_cuda_channels;
 
 struct mcp_cuda_channels_setting {
     struct mcp_nccl_world *world;
-    /* the rank's own, then those it may turn to; NULL: no more */
+    /* the rank's own, then those it may turn to; NULL: none */
     const struct mcp_program *programs[1 + MCP_INTERPRET_OTHERS];
     int rank;
 };

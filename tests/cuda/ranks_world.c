@@ -41,6 +41,7 @@ void run_world(struct world *world)
     pthread_t threads[MAX_RANKS];
     struct mcp_error left = {"objects of a GPU were left behind"};
     fake_begin(world->ranks, (size_t)1 << 31);
+    fake_connect_early(true);
     pthread_barrier_init(&world->barrier, NULL, (unsigned)world->ranks);
     CHECK(mcp_nccl_make_id(&world->id, &err));
     for (int i = 0; i < world->ranks; i++) {

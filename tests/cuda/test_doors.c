@@ -176,7 +176,7 @@ static enum mcp_status sum_ranks(struct mcp_arena *arena, struct member *member)
     MCP_TRY(mcp_cuda_new_memory(arena, sizeof(float), &memory, err));
     MCP_TRY(mcp_cuda_new_host_memory(arena, sizeof(float), &host, err));
     MCP_TRY(mcp_nccl_world_open(arena, &member->place, &world, err));
-    MCP_TRY(mcp_nccl_split(world, 0, -member->place.rank, &pair, err));
+    MCP_TRY(mcp_nccl_split(world, &(struct mcp_nccl_part){.key = -member->place.rank}, &pair, err));
     *(float *)host = (float)(member->place.rank + 1);
     MCP_TRY(mcp_cuda_copy(memory, host, sizeof(float), stream, err));
     const struct mcp_nccl_data data = {memory, memory, 1, MCP_NCCL_F32};

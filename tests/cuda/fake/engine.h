@@ -57,6 +57,9 @@ void fake_set_patience(int rounds);
 void fake_join(int ranks);
 void fake_leave(void);
 
+/* From now on ranks that train together exchange nothing with a peer for the first time. */
+void fake_connect_early(bool on);
+
 /* How many ops have run since fake_begin(). */
 long fake_ops_run(void);
 /* Streams, what they hold and who waits for what, as an abort would list it. */

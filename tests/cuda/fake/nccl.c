@@ -227,8 +227,10 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
 {
     fake_lock();
     struct clique *clique = comm->clique;
-    if (comm->state != READY || comm->first != NULL || config != NULL)
-        fake_stop("rank %d splits a communicator that is at work, or with a configuration",
+    if (comm->state != READY || comm->first != NULL)
+        fake_stop("rank %d splits a communicator that is at work", comm->rank);
+    if (config != NULL && (config->blocking != 0) != comm->blocking)
+        fake_stop("rank %d splits a communicator into others that block, or not, unlike it",
                   comm->rank);
     *out = NULL;
     comm->child = NULL;
@@ -301,10 +303,23 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
+/* The library may wait for what is queued on the device before it gives up the next. */
+static void check_abort(const struct ncclComm *comm)
+{
+    for (const struct clique *c = all.cliques; c != NULL && !fake_is_grouped(); c = c->next)
+        for (int i = 0; i < c->size; i++)
+            if (c->members[i] != NULL && c->members[i] != comm && c->members[i]->first != NULL &&
+                c->members[i]->device == comm->device)
+                fake_stop("rank %d gives up one communicator, and waits for another's work: "
+                          "they are given up in a group",
+                          comm->rank);
+}
+
 /* What it has queued is over without having been done; its peers learn that it is gone. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     fake_lock();
+    check_abort(comm);
     for (int i = 0; i < comm->clique->size; i++)
         if (comm->clique->members[i] != NULL && i != comm->rank && comm->first != NULL)
             comm->clique->members[i]->failure = ncclRemoteError;

@@ -233,10 +233,33 @@ static struct bundle *bundle_of(struct ncclComm *comm, struct CUstream_st *strea
     return *at;
 }
 
+bool fake_is_grouped(void)
+{
+    return group.depth > 0;
+}
+
+/* fake_connect_early() */
+static bool early;
+
+void fake_connect_early(bool on)
+{
+    early = on;
+}
+
+/* Two ranks are connected, by hosts that wait for each other, when they first exchange something. */
+static void check_connection(const struct ncclComm *comm, const struct piece *p)
+{
+    const bool is_new = comm->sent[p->peer] + comm->received[p->peer] == 0;
+    if (early && is_new && fake_self()->joined && p->peer != comm->rank)
+        fake_stop("rank %d is connected to member %d of %d in a step", comm->rank, p->peer,
+                  comm->clique->size);
+}
+
 static long number_of(struct ncclComm *comm, const struct piece *p)
 {
     if (!is_message(p))
         return comm->collectives++;
+    check_connection(comm, p);
     return p->kind == SEND ? comm->sent[p->peer]++ : comm->received[p->peer]++;
 }
 

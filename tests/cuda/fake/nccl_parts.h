@@ -55,6 +55,7 @@ struct ncclComm {
     long collectives, *sent, *received;
 };
 
+bool fake_is_grouped(void); /* the calling thread is between ncclGroupStart() and ncclGroupEnd() */
 /* With the lock held. */
 void queue_bundles(struct ncclComm *comm);
 void pop_bundle(struct ncclComm *comm);
