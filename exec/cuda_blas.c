@@ -190,6 +190,18 @@ static enum mcp_status set_alignments(const struct mcp_cuda_blas *blas, const st
     return MCP_OK;
 }
 
+/* Parts of a long sum are added up in fp32, too, and not in the result's format. */
+static enum mcp_status set_sums(const struct mcp_cuda_blas *blas, const struct shape *shape,
+                                struct mcp_error *err)
+{
+    const uint32_t schemes = shape->c_type == MCP_F32 ? CUBLASLT_REDUCTION_SCHEME_MASK
+                                                      : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    return check(cublasLtMatmulPreferenceSetAttribute(blas->preference,
+                                                      CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                      &schemes, sizeof schemes),
+                 "describing a product", err);
+}
+
 static enum mcp_status choose(struct mcp_cuda_blas *blas, struct choice *choice,
                               const struct mcp_cuda_product *p, const struct shape *shape,
                               struct mcp_error *err)
@@ -200,6 +212,7 @@ static enum mcp_status choose(struct mcp_cuda_blas *blas, struct choice *choice,
     choice->shape = *shape;
     MCP_TRY(describe(choice, p, err));
     MCP_TRY(set_alignments(blas, shape, err));
+    MCP_TRY(set_sums(blas, shape, err));
     cublasStatus_t code =
         cublasLtMatmulAlgoGetHeuristic(blas->handle, choice->description, choice->b, choice->a,
                                        choice->c, choice->c, blas->preference, 1, &result, &found);

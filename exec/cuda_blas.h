@@ -12,7 +12,7 @@
  *   order, no batches)
  *   cublasLtMatmulPreferenceCreate cublasLtMatmulPreferenceDestroy
  *   cublasLtMatmulPreferenceSetAttribute (CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
- *   _MIN_ALIGNMENT_A_BYTES, _B_, _C_, _D_)
+ *   _MIN_ALIGNMENT_A_BYTES, _B_, _C_, _D_; _REDUCTION_SCHEME_MASK)
  *   cublasLtMatmulAlgoGetHeuristic (one result) cublasLtMatmul (C and D are one; alpha 1, beta 0
  *   or 1, on the host; no epilogue) */
 #ifndef MCP_EXEC_CUDA_BLAS_H

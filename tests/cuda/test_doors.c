@@ -5,6 +5,7 @@
 #include "exec/cuda_nccl.h"
 #include "exec/cuda_runtime.h"
 #include "exec/cuda_wait.h"
+#include "exec/half.h"
 #include "tests/cuda/fake/engine.h"
 
 #include <criterion/criterion.h>
@@ -105,6 +106,40 @@ Test(doors, formats_that_no_product_has)
         1, 1, 1, {NULL, MCP_BF16, false}, {NULL, MCP_F32, false}, {NULL, MCP_F32, false}, false};
     cr_expect(mcp_cuda_blas_multiply(blas, &product, NULL, &err) == MCP_RUN_FAILURE);
     cr_expect(strstr(err.text, "no product of bf16 and f32 into f32") != NULL, "%s", err.text);
+    mcp_arena_free(arena);
+    cr_expect(eq(int, fake_end(), 0));
+}
+
+/* Half of the sum is no number of bf16, and the whole is. */
+Test(doors, sums_are_in_fp32)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    struct mcp_cuda_blas *blas;
+    const float a[4] = {256, 1, -256, 0}, ones[4] = {1, 1, 1, 1};
+    uint16_t bits[3][4] = {{0}};
+    void *stream, *memory[3];
+    for (int i = 0; i < 4; i++) {
+        bits[0][i] = mcp_to_bf16(a[i]);
+        bits[1][i] = mcp_to_bf16(ones[i]);
+    }
+    fake_begin(1, 1 << 26);
+    cr_assert(mcp_cuda_new_stream(arena, false, &stream, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_cuda_blas_open(arena, 1 << 20, &blas, &err) == MCP_OK, "%s", err.text);
+    for (int i = 0; i < 3; i++) {
+        cr_assert(mcp_cuda_new_memory(arena, sizeof bits[i], &memory[i], &err) == MCP_OK);
+        cr_assert(mcp_cuda_copy(memory[i], bits[i], sizeof bits[i], stream, &err) == MCP_OK);
+    }
+    const struct mcp_cuda_product product = {.m = 1,
+                                             .n = 1,
+                                             .k = 4,
+                                             .a = {memory[0], MCP_BF16, false},
+                                             .b = {memory[1], MCP_BF16, false},
+                                             .c = {memory[2], MCP_BF16, false}};
+    cr_assert(mcp_cuda_blas_multiply(blas, &product, stream, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_cuda_copy(bits[2], memory[2], sizeof bits[2], stream, &err) == MCP_OK);
+    cr_assert(mcp_cuda_finish_stream(stream, &err) == MCP_OK, "%s", err.text);
+    cr_expect(eq(flt, mcp_from_bf16(bits[2][0]), 1));
     mcp_arena_free(arena);
     cr_expect(eq(int, fake_end(), 0));
 }

@@ -26,12 +26,14 @@ struct description {
 
 struct preference {
     size_t workspace_bytes;
+    uint32_t schemes;
     uint32_t alignments[4];
 };
 
 /* What lies in an algorithm. */
 struct algorithm {
     uint32_t shape; /* of all layouts and the description */
+    uint32_t halves; /* not 0: each half of a sum is rounded to the result's format */
     uint32_t alignments[4];
 };
 
@@ -156,6 +158,7 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
     struct preference *p = new_object(sizeof *p);
+    p->schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
     for (int i = 0; i < 4; i++)
         p->alignments[i] = 256;
     *out = (void *)p;
@@ -179,6 +182,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
         p->workspace_bytes = (size_t)wide;
         return CUBLAS_STATUS_SUCCESS;
     }
+    if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK && bytes == sizeof p->schemes) {
+        memcpy(&p->schemes, value, sizeof p->schemes);
+        return CUBLAS_STATUS_SUCCESS;
+    }
     if (which < 0 || which >= 4 || bytes != sizeof(uint32_t))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     memcpy(&p->alignments[which], value, sizeof(uint32_t));
@@ -193,6 +200,7 @@ struct product {
     const char *from_a, *from_b;
     char *to;
     float alpha, beta;
+    bool halves;
     char *workspace;
     size_t workspace_bytes;
 };
@@ -251,7 +259,8 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
     *found = 0;
     if (requested < 1 || !fits(&p) || !is_same_layout(c_layout, d_layout))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    struct algorithm algorithm = {.shape = shape_of(&p)};
+    struct algorithm algorithm = {.shape = shape_of(&p),
+                                  .halves = wish->schemes & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE};
     memcpy(algorithm.alignments, wish->alignments, sizeof algorithm.alignments);
     memset(&results[0], 0, sizeof results[0]);
     memcpy(&results[0].algo, &algorithm, sizeof algorithm);
@@ -297,6 +306,22 @@ static float load(const struct product *p, size_t at)
                : half_to_float(p->d.type, ((const uint16_t *)(const void *)p->to)[at]);
 }
 
+static float round_to(cudaDataType_t type, float value)
+{
+    return type == CUDA_R_32F    ? value
+           : type == CUDA_R_16BF ? mcp_from_bf16(mcp_to_bf16(value))
+                                 : mcp_from_f16(mcp_to_f16(value));
+}
+
+/* As algorithms may that split a sum and keep its parts in the result's format. */
+static float sum_halves(cudaDataType_t type, const float *a, const float *b, size_t k, size_t n)
+{
+    float halves[2] = {0, 0};
+    for (size_t l = 0; l < k; l++)
+        halves[2 * l >= k] += a[l] * b[l * n];
+    return round_to(type, halves[0]) + round_to(type, halves[1]);
+}
+
 static void run_product(struct fake_op *op)
 {
     const struct product *p = op->closure;
@@ -310,6 +335,8 @@ static void run_product(struct fake_op *op)
         for (size_t l = 0; l < k; l++)
             for (size_t j = 0; j < n; j++)
                 row[j] += a[i * k + l] * b[l * n + j];
+        for (size_t j = 0; p->halves && j < n; j++)
+            row[j] = sum_halves(p->d.type, a + i * k, b + j, k, n);
         for (size_t j = 0; j < n; j++) {
             size_t at = j * p->d.stride + i;
             float old = p->beta != 0 ? p->beta * load(p, at) : 0;
@@ -344,6 +371,13 @@ static void check_algorithm(const struct product *p, const cublasLtMatmulAlgo_t 
                       p->d.rows, p->d.columns, algorithm.alignments[i]);
 }
 
+static bool is_of_halves(const cublasLtMatmulAlgo_t *algo)
+{
+    struct algorithm algorithm;
+    memcpy(&algorithm, algo, sizeof algorithm);
+    return algorithm.halves != 0;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
                               const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
                               const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
@@ -369,6 +403,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                   fake_self()->device);
     if (algorithm != NULL)
         check_algorithm(&p, algorithm);
+    p.halves = algorithm == NULL || is_of_halves(algorithm);
     struct product *queued = malloc(sizeof *queued);
     *queued = p;
     fake_push(fake_stream(stream), &product_calls, FAKE_KERNEL, "product", queued);
