@@ -5,60 +5,70 @@
 #include "core/minmax.h"
 #include "step/account.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
 /* --- every rank's on all ranks, by sums of numbers --- */
 
-enum { SPAN_NUMBERS = 10 };
+/* Of a span; and what is to be known of a send: its stream, and when it began. Every rank gets
+ * those of all, and steps of many ranks have many. */
+enum { SPAN_NUMBERS = 10, SEND_NUMBERS = 2 };
 
-static void pack(const struct mcp_timeline_span *span, double *out)
+static void pack(const struct mcp_timeline_span *span, int count, double *out)
 {
     const double numbers[SPAN_NUMBERS] = {
-        span->slot, span->entry, span->op,         span->stream,           span->function,
-        span->pass, span->layer, span->microbatch, (double)span->start_ns, (double)span->end_ns};
-    memcpy(out, numbers, sizeof numbers);
+        span->stream, (double)span->start_ns, (double)span->end_ns, span->slot,  span->entry,
+        span->op,     span->function,         span->pass,           span->layer, span->microbatch};
+    memcpy(out, numbers, (size_t)count * sizeof *numbers);
 }
 
-static struct mcp_timeline_span unpack(const double *in, int rank)
+static struct mcp_timeline_span unpack(const double *packed, int count, int rank)
 {
+    double in[SPAN_NUMBERS] = {0};
+    memcpy(in, packed, (size_t)count * sizeof *in);
     return (struct mcp_timeline_span){.rank = rank,
-                                      .slot = (int)in[0],
-                                      .entry = (int)in[1],
-                                      .op = (int)in[2],
-                                      .stream = (unsigned char)in[3],
-                                      .function = (unsigned char)in[4],
-                                      .pass = (unsigned char)in[5],
-                                      .layer = (int)in[6],
-                                      .microbatch = (int)in[7],
-                                      .start_ns = (int64_t)in[8],
-                                      .end_ns = (int64_t)in[9]};
+                                      .stream = (unsigned char)in[0],
+                                      .start_ns = (int64_t)in[1],
+                                      .end_ns = (int64_t)in[2],
+                                      .slot = (int)in[3],
+                                      .entry = (int)in[4],
+                                      .op = (int)in[5],
+                                      .function = (unsigned char)in[6],
+                                      .pass = (unsigned char)in[7],
+                                      .layer = (int)in[8],
+                                      .microbatch = (int)in[9]};
 }
 
-/* Some spans of every rank, by rank, in the order in which each rank has them. */
-static enum mcp_status share(const struct mcp_spans *spans, struct mcp_arena *arena,
-                             const struct mcp_timeline *mine, struct mcp_timeline *out,
-                             struct mcp_error *err)
+/* Some spans of every rank, by rank, in the order in which each rank has them: `count` numbers of
+ * each. */
+static enum mcp_status share(const struct mcp_spans *spans, const struct mcp_timeline *mine,
+                             int count, struct mcp_timeline *out, struct mcp_error *err)
 {
-    int world = mcp_plan_world(spans->plan), first = 0, total = 0;
+    struct mcp_arena *arena = spans->arena;
+    int world = mcp_plan_world(spans->plan);
+    int64_t first = 0, total = 0;
     double *counts = MCP_ARRAY(arena, world, double);
     counts[spans->rank] = (double)mine->num_spans;
     MCP_TRY(spans->calls->agree(spans->backend, counts, world, '+', err));
     for (int r = 0; r < world; r++) {
-        first += r < spans->rank ? (int)counts[r] : 0;
-        total += (int)counts[r];
+        first += r < spans->rank ? (int64_t)counts[r] : 0;
+        total += (int64_t)counts[r];
     }
     *out = (struct mcp_timeline){.measured = true};
     if (total == 0)
         return MCP_OK;
-    double *numbers = MCP_ARRAY(arena, (size_t)total * SPAN_NUMBERS, double);
+    if (total > INT_MAX / count)
+        return mcp_fail(err, MCP_RUN_FAILURE, "%lld spans are too many to share between ranks",
+                        (long long)total);
+    double *numbers = MCP_ARRAY(arena, total * count, double);
     for (size_t i = 0; i < mine->num_spans; i++)
-        pack(&mine->spans[i], numbers + ((size_t)first + i) * SPAN_NUMBERS);
-    MCP_TRY(spans->calls->agree(spans->backend, numbers, total * SPAN_NUMBERS, '+', err));
+        pack(&mine->spans[i], count, numbers + (first + (int64_t)i) * count);
+    MCP_TRY(spans->calls->agree(spans->backend, numbers, (int)total * count, '+', err));
     const double *at = numbers;
     for (int r = 0; r < world; r++)
-        for (int i = 0; i < (int)counts[r]; i++, at += SPAN_NUMBERS) {
-            struct mcp_timeline_span span = unpack(at, r);
+        for (int i = 0; i < (int)counts[r]; i++, at += count) {
+            struct mcp_timeline_span span = unpack(at, count, r);
             mcp_timeline_add(arena, out, &span);
         }
     return MCP_OK;
@@ -67,7 +77,7 @@ static enum mcp_status share(const struct mcp_spans *spans, struct mcp_arena *ar
 enum mcp_status mcp_spans_gather(struct mcp_spans *spans, struct mcp_timeline *out,
                                  struct mcp_error *err)
 {
-    MCP_TRY(share(spans, spans->arena, &spans->own, out, err));
+    MCP_TRY(share(spans, &spans->own, SPAN_NUMBERS, out, err));
     mcp_spans_pair(spans->arena, spans->plan, out);
     mcp_timeline_sort(out);
     out->iteration_ns = (int64_t)llround(spans->step_s * 1e9);
@@ -166,9 +176,10 @@ static enum mcp_status read_step(struct mcp_spans *spans, const struct mcp_inter
 }
 
 /* This rank's spans of the last step in issue order, then what the others have sent. */
-static enum mcp_status with_sends(const struct mcp_spans *spans, struct mcp_arena *arena,
-                                  struct mcp_timeline *out, struct mcp_error *err)
+static enum mcp_status with_sends(const struct mcp_spans *spans, struct mcp_timeline *out,
+                                  struct mcp_error *err)
 {
+    struct mcp_arena *arena = spans->arena;
     struct mcp_timeline own = {.measured = true}, all;
     *out = own;
     for (size_t i = 0; i < spans->last.num_spans; i++) {
@@ -177,7 +188,7 @@ static enum mcp_status with_sends(const struct mcp_spans *spans, struct mcp_aren
         if (mcp_functions[span->function].code == MCP_SEND)
             mcp_timeline_add(arena, &own, span);
     }
-    MCP_TRY(share(spans, arena, &own, &all, err));
+    MCP_TRY(share(spans, &own, SEND_NUMBERS, &all, err));
     for (size_t i = 0; i < all.num_spans; i++)
         if (all.spans[i].rank != spans->rank)
             mcp_timeline_add(arena, out, &all.spans[i]);
@@ -185,20 +196,19 @@ static enum mcp_status with_sends(const struct mcp_spans *spans, struct mcp_aren
     return MCP_OK;
 }
 
-static enum mcp_status count_seconds(const struct mcp_spans *spans, struct mcp_arena *arena,
-                                     double step_s, struct mcp_spans_shares *out,
-                                     struct mcp_error *err)
+static enum mcp_status count_seconds(const struct mcp_spans *spans, double step_s,
+                                     struct mcp_spans_shares *out, struct mcp_error *err)
 {
     struct mcp_timeline timeline;
     struct mcp_account account;
     const int world = mcp_plan_world(spans->plan);
-    MCP_TRY(with_sends(spans, arena, &timeline, err));
+    MCP_TRY(with_sends(spans, &timeline, err));
     struct mcp_timeline_ends ends = mcp_timeline_ends(&spans->last);
     double last[] = {(double)ends.spans_ns, (double)ends.slots_ns};
     MCP_TRY(spans->calls->agree(spans->backend, last, 2, '>', err));
     ends = (struct mcp_timeline_ends){llround(step_s * 1e9), (int64_t)last[0], (int64_t)last[1]};
     ends.step_ns = ends.step_ns > ends.spans_ns ? ends.step_ns : ends.spans_ns;
-    mcp_account_of(arena, timeline.spans, spans->last.num_spans, &ends, &account);
+    mcp_account_of(spans->arena, timeline.spans, spans->last.num_spans, &ends, &account);
     double shares[] = {mcp_account_bubble_frac(&account), mcp_account_exposed_comm_frac(&account)};
     MCP_TRY(spans->calls->agree(spans->backend, shares, 2, '+', err));
     *out = (struct mcp_spans_shares){shares[0] / world, shares[1] / world};
@@ -210,7 +220,7 @@ enum mcp_status mcp_spans_take(struct mcp_spans *spans, const struct mcp_interpr
 {
     MCP_TRY(read_step(spans, interpreter, &step_s, err));
     struct mcp_mark mark = mcp_arena_mark(spans->arena);
-    MCP_TRY(count_seconds(spans, spans->arena, step_s, out, err));
+    MCP_TRY(count_seconds(spans, step_s, out, err));
     mcp_arena_rewind(spans->arena, mark);
     if (spans->step_s == 0 || step_s < spans->step_s) {
         const struct mcp_timeline before = spans->own;
