@@ -42,7 +42,7 @@ RANKS_SRC := $(wildcard tests/exec/ranks*.c)
 CUDA_RANKS := $(wildcard tests/cuda/ranks_*.c)
 CUDA_EXECUTOR := tests/cuda/executor.c
 FAKE_SRC  := $(wildcard tests/cuda/fake/*.c)
-DOOR_SRC  := $(addprefix exec/cuda_,$(addsuffix .c,runtime blas nccl wait))
+DOOR_SRC  := $(addprefix exec/cuda_,$(addsuffix .c,runtime blas nccl wait streams))
 TEST_SRC  := $(filter-out tests/bench/% tests/fuzz/% $(CUDA_RANKS) $(CUDA_EXECUTOR) $(filter-out %_cases.c,$(RANKS_SRC)), \
                $(wildcard tests/*/*.c))
 PRESETS   := $(wildcard models/*.json topologies/*.json topologies/gpus/*.json stacks/*.json \

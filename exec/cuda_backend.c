@@ -1,6 +1,7 @@
 /* exec/cuda_backend.c: queues ops on the device, and does host functions in between. */
 #include "exec/cuda_backend.h"
 
+#include "core/minmax.h"
 #include "exec/cuda_counts.h"
 #include "exec/cuda_launch.h"
 #include "exec/cuda_runtime.h"
@@ -14,13 +15,13 @@
 
 /* Batches of ids on their way to the device at once; numbers agreed on at once; bytes that
  * NVIDIA recommends for products on its newest devices. */
-enum { BATCHES = 4, AGREED = 4096, BLAS_BYTES = 32 << 20 };
+enum { BATCHES = 4, AGREED = 1 << 16, BLAS_BYTES = 32 << 20 };
 
 /* Ids on their way, in turn: memory of the host that copies come from. */
 struct ids {
     int64_t bytes;          /* of the longest batch */
     int32_t *room[BATCHES]; /* locked in place */
-    void *copied[BATCHES];  /* events */
+    struct mcp_ticket copied[BATCHES];
     int64_t used;
 };
 
@@ -32,6 +33,7 @@ struct mcp_backend {
     struct mcp_cuda_blas *blas;                    /* of the compute stream */
     struct mcp_cuda_channels *channels;
     struct mcp_cuda_counts counts;
+    int64_t counts_bytes; /* of the longest; 0: there are no experts */
     struct ids ids;
     float *scalars;     /* locked in place: what step_scalars reads and writes */
     void *agree_stream; /* and numbers, on the host and on the device */
@@ -45,6 +47,12 @@ enum { MAX_SCALARS = 64 };
 
 /* --- opening --- */
 
+/* Rows by expert, of this rank and for it. */
+static int64_t counts_bytes(const struct mcp_layer_type *type)
+{
+    return 2 * (int64_t)type->facts.num_experts * (int64_t)sizeof(int32_t);
+}
+
 /* What ops of a program take on this backend beside their operands. */
 static void size_op(struct mcp_backend *b, const struct mcp_layer_type *type,
                     const struct mcp_op *op, bool *has_kernels)
@@ -52,6 +60,8 @@ static void size_op(struct mcp_backend *b, const struct mcp_layer_type *type,
     int64_t bytes = type->facts.microbatch_size * type->facts.sequence_local * 4;
     if (op->function == MCP_FN_LOAD_MICROBATCH && bytes > b->ids.bytes)
         b->ids.bytes = bytes;
+    if (op->function == MCP_FN_EXPERT_COUNTS)
+        b->counts_bytes = mcp_max_int64(b->counts_bytes, counts_bytes(type));
     has_kernels[op->stream] = has_kernels[op->stream] || !mcp_op_is_transfer(op);
 }
 
@@ -83,7 +93,6 @@ static enum mcp_status open_ids(struct mcp_backend *b, struct mcp_error *err)
     for (int i = 0; i < BATCHES; i++) {
         void *room;
         MCP_TRY(mcp_cuda_new_host_memory(b->arena, b->ids.bytes, &room, err));
-        MCP_TRY(mcp_cuda_new_event(b->arena, false, &b->ids.copied[i], err));
         b->ids.room[i] = room;
     }
     return MCP_OK;
@@ -112,10 +121,12 @@ static enum mcp_status open_all(struct mcp_backend *b, const struct mcp_program 
     for (int i = 0; i <= MCP_INTERPRET_OTHERS; i++)
         if (setting.programs[i] != NULL)
             size_program(b, setting.programs[i], has_kernels);
-    MCP_TRY(mcp_cuda_streams_open(b->arena, b->world, options->timed, &b->streams, err));
+    MCP_TRY(mcp_cuda_streams_open(b->arena, b->world, options, &b->streams, err));
     MCP_TRY(open_queues(b, has_kernels, err));
     MCP_TRY(open_ids(b, err));
     MCP_TRY(open_numbers(b, err));
+    if (b->counts_bytes > 0)
+        MCP_TRY(mcp_cuda_counts_reserve(&b->counts, b->counts_bytes, err));
     MCP_TRY(mcp_cuda_blas_open(b->arena, BLAS_BYTES, &b->blas, err));
     return mcp_cuda_channels_open(b->arena, &setting, &b->channels, err);
 }
@@ -243,18 +254,13 @@ static enum mcp_status load_microbatch(struct mcp_backend *b, const struct mcp_l
                                        struct mcp_error *err)
 {
     const struct mcp_layer_facts *facts = &launch->type->facts;
-    int64_t slot = b->ids.used % BATCHES;
-    bool copied = true;
-    if (b->ids.used >= BATCHES)
-        MCP_TRY(mcp_cuda_event_reached(b->ids.copied[slot], &copied, err));
-    if (!copied)
-        MCP_TRY(mcp_cuda_empty_stream(&b->streams, (enum mcp_stream)launch->op->stream, err));
+    const struct mcp_cuda_stream *stream = &b->streams.each[launch->op->stream];
+    int64_t slot = b->ids.used++ % BATCHES;
+    MCP_TRY(mcp_cuda_reach(&b->streams, b->ids.copied[slot], err));
     mcp_batch_ids(launch, b->ids.room[slot]);
-    void *stream = b->queues[launch->op->stream].stream;
-    MCP_TRY(mcp_cuda_copy(launch->writes[0], b->ids.room[slot],
-                          facts->microbatch_size * facts->sequence_local * 4, stream, err));
-    b->ids.used++;
-    return mcp_cuda_record(b->ids.copied[slot], stream, err);
+    b->ids.copied[slot] = (struct mcp_ticket){launch->op->stream, stream->number + 1};
+    return mcp_cuda_copy(launch->writes[0], b->ids.room[slot],
+                         facts->microbatch_size * facts->sequence_local * 4, stream->handle, err);
 }
 
 /* Once a step the host waits for the device. */
@@ -283,7 +289,7 @@ static enum mcp_status share_counts(struct mcp_backend *b, const struct mcp_laun
                                     struct mcp_error *err)
 {
     enum mcp_stream stream = (enum mcp_stream)launch->op->stream;
-    int64_t experts = launch->type->facts.num_experts, bytes = 2 * experts * 4;
+    int64_t experts = launch->type->facts.num_experts, bytes = counts_bytes(launch->type);
     int32_t *sizes = launch->writes[0], *host;
     MCP_TRY(mcp_cuda_counts_place(&b->counts, sizes, bytes, &host, err));
     MCP_TRY(mcp_cuda_exchange_counts(b->channels, sizes, experts, b->queues[stream].stream, err));

@@ -20,6 +20,7 @@ extern const struct mcp_backend_calls mcp_cuda_backend;
 
 struct mcp_cuda_options {
     bool timed; /* keep the times of ops: mcp_backend_calls.times */
+    int ahead;  /* ops of compute that the host may be ahead of the device; 0: any number */
     /* further programs that the rank may turn to: mcp_interpreter_turn() */
     const struct mcp_program *others[MCP_INTERPRET_OTHERS];
 };

@@ -17,7 +17,14 @@ struct mcp_cuda_counts {
         int64_t bytes; /* that host has room for */
     } * entries;
     size_t used, capacity;
+    char *room; /* of the host, locked in place, that is left */
+    int64_t room_bytes;
 };
+
+/* Takes room for at least one copy of `bytes` bytes, and for many as a rule: before a step, since
+ * to lock memory can wait for the device. Later more is taken only where it was too little. */
+enum mcp_status mcp_cuda_counts_reserve(struct mcp_cuda_counts *counts, int64_t bytes,
+                                        struct mcp_error *err);
 
 /* The copy of what lies at `device`; NULL: nothing was ever copied from there. */
 const int32_t *mcp_cuda_counts_at(const struct mcp_cuda_counts *counts, const void *device);

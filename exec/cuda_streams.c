@@ -7,10 +7,11 @@
 enum { FIRST_CAPACITY = 64 };
 
 enum mcp_status mcp_cuda_streams_open(struct mcp_arena *arena, struct mcp_nccl_world *world,
-                                      bool timed, struct mcp_cuda_streams *out,
-                                      struct mcp_error *err)
+                                      const struct mcp_cuda_options *options,
+                                      struct mcp_cuda_streams *out, struct mcp_error *err)
 {
-    *out = (struct mcp_cuda_streams){.arena = arena, .world = world, .timed = timed};
+    *out = (struct mcp_cuda_streams){
+        .arena = arena, .world = world, .timed = options->timed, .ahead = options->ahead};
     for (int s = 0; s < MCP_NUM_STREAMS; s++)
         MCP_TRY(mcp_cuda_new_stream(arena, s != MCP_STREAM_COMPUTE, &out->each[s].handle, err));
     return mcp_cuda_new_event(arena, true, &out->step_event, err);
@@ -57,8 +58,6 @@ static enum mcp_status new_mark(struct mcp_cuda_streams *streams, struct mcp_cud
     struct mcp_cuda_mark *mark = mark_of(s, s->number + 1);
     if (mark->reached == NULL)
         MCP_TRY(mcp_cuda_new_event(streams->arena, streams->timed, &mark->reached, err));
-    if (mark->started == NULL && streams->timed)
-        MCP_TRY(mcp_cuda_new_event(streams->arena, true, &mark->started, err));
     *out = mark;
     return MCP_OK;
 }
@@ -78,8 +77,9 @@ enum mcp_status mcp_cuda_streams_start(struct mcp_cuda_streams *streams, struct 
 
 /* A stream is first in, first out: who has waited for a ticket has for all before it. */
 static enum mcp_status queue_waits(struct mcp_cuda_streams *streams, struct mcp_cuda_stream *s,
-                                   struct mcp_error *err)
+                                   bool *waits, struct mcp_error *err)
 {
+    *waits = false;
     for (int i = 0; i < MCP_NUM_STREAMS; i++) {
         struct mcp_cuda_stream *other = &streams->each[i];
         int64_t number = s->waits[i];
@@ -88,8 +88,36 @@ static enum mcp_status queue_waits(struct mcp_cuda_streams *streams, struct mcp_
             continue;
         MCP_TRY(mcp_cuda_wait(s->handle, mark_of(other, number)->reached, err));
         s->waited[i] = number;
+        *waits = true;
     }
     return MCP_OK;
+}
+
+/* An event between two ops keeps the second from being made ready while the first runs: where
+ * the first is not yet over, and nothing else is waited for, its end says the same. */
+static enum mcp_status note_start(struct mcp_cuda_streams *streams, struct mcp_cuda_stream *s,
+                                  struct mcp_cuda_mark *mark, bool waits, struct mcp_error *err)
+{
+    bool over = true;
+    if (!waits && s->number > s->first)
+        MCP_TRY(mcp_cuda_event_reached(mark_of(s, s->number)->reached, &over, err));
+    mark->at_once = !over;
+    if (mark->at_once)
+        return MCP_OK;
+    if (mark->started == NULL)
+        MCP_TRY(mcp_cuda_new_event(streams->arena, true, &mark->started, err));
+    return mcp_cuda_record(mark->started, s->handle, err);
+}
+
+/* The driver, too, makes the host wait where a stream holds about a thousand ops, but knows no
+ * limit of time: a rank whose peer has stopped would wait there for ever. */
+static enum mcp_status make_room(struct mcp_cuda_streams *streams, enum mcp_stream stream,
+                                 struct mcp_error *err)
+{
+    if (streams->ahead == 0 || stream != MCP_STREAM_COMPUTE)
+        return MCP_OK;
+    const int64_t number = streams->each[stream].number - streams->ahead + 1;
+    return mcp_cuda_reach(streams, (struct mcp_ticket){(unsigned char)stream, number}, err);
 }
 
 enum mcp_status mcp_cuda_begin_op(struct mcp_cuda_streams *streams, const struct mcp_launch *launch,
@@ -97,12 +125,14 @@ enum mcp_status mcp_cuda_begin_op(struct mcp_cuda_streams *streams, const struct
 {
     struct mcp_cuda_stream *s = &streams->each[launch->op->stream];
     struct mcp_cuda_mark *mark;
-    MCP_TRY(queue_waits(streams, s, err));
+    bool waits;
+    MCP_TRY(make_room(streams, (enum mcp_stream)launch->op->stream, err));
+    MCP_TRY(queue_waits(streams, s, &waits, err));
     MCP_TRY(new_mark(streams, s, &mark, err));
     mark->function = launch->op->function;
     mark->layer = launch->layer;
     mark->microbatch = launch->microbatch;
-    return streams->timed ? mcp_cuda_record(mark->started, s->handle, err) : MCP_OK;
+    return streams->timed ? note_start(streams, s, mark, waits, err) : MCP_OK;
 }
 
 enum mcp_status mcp_cuda_end_op(struct mcp_cuda_streams *streams, const struct mcp_launch *launch,
@@ -174,6 +204,24 @@ enum mcp_status mcp_cuda_empty_stream(struct mcp_cuda_streams *streams, enum mcp
     }
 }
 
+enum mcp_status mcp_cuda_reach(struct mcp_cuda_streams *streams, struct mcp_ticket ticket,
+                               struct mcp_error *err)
+{
+    const struct mcp_cuda_stream *s = &streams->each[ticket.stream];
+    struct mcp_cuda_patience patience = mcp_cuda_patience_of(streams->world);
+    bool moved = false, over = false;
+    while (s->reached < ticket.number) {
+        MCP_TRY(mcp_cuda_look(streams, &moved, err));
+        if (moved)
+            mcp_cuda_take_heart(&patience);
+        else
+            MCP_TRY(mcp_cuda_breathe(&patience, &over, err));
+        if (over)
+            return mcp_cuda_give_up(streams, err);
+    }
+    return MCP_OK;
+}
+
 bool mcp_cuda_times_of(struct mcp_cuda_streams *streams, struct mcp_ticket ticket,
                        struct mcp_op_times *out)
 {
@@ -182,7 +230,8 @@ bool mcp_cuda_times_of(struct mcp_cuda_streams *streams, struct mcp_ticket ticke
     if (!streams->timed || ticket.number <= s->first || ticket.number > s->reached)
         return false;
     const struct mcp_cuda_mark *mark = mark_of(s, ticket.number);
-    if (mcp_cuda_elapsed_s(streams->step_event, mark->started, &start_s, NULL) != MCP_OK ||
+    void *started = mark->at_once ? mark_of(s, ticket.number - 1)->reached : mark->started;
+    if (mcp_cuda_elapsed_s(streams->step_event, started, &start_s, NULL) != MCP_OK ||
         mcp_cuda_elapsed_s(streams->step_event, mark->reached, &end_s, NULL) != MCP_OK)
         return false;
     *out = (struct mcp_op_times){streams->step_s + start_s, streams->step_s + end_s};

@@ -3,12 +3,13 @@
 #ifndef MCP_EXEC_CUDA_STREAMS_H
 #define MCP_EXEC_CUDA_STREAMS_H
 
-#include "exec/backend.h"
-#include "exec/cuda_nccl.h"
+#include "exec/cuda_backend.h"
 
 /* What stands behind a ticket. Events are made once and used again. */
 struct mcp_cuda_mark {
-    void *reached, *started; /* events; started: of timed streams */
+    void *reached; /* event */
+    void *started; /* event, of timed streams */
+    bool at_once;  /* it started when the op before it was over, and `started` is not recorded */
     unsigned char function;
     int layer, microbatch;
 };
@@ -28,14 +29,15 @@ struct mcp_cuda_streams {
     struct mcp_arena *arena;
     struct mcp_nccl_world *world;
     bool timed;
+    int64_t ahead;    /* ops of compute that may be queued at once; 0: any number */
     void *step_event; /* of the step's start, and when that was */
     double step_s;
     struct mcp_cuda_stream each[MCP_NUM_STREAMS];
 };
 
 enum mcp_status mcp_cuda_streams_open(struct mcp_arena *arena, struct mcp_nccl_world *world,
-                                      bool timed, struct mcp_cuda_streams *out,
-                                      struct mcp_error *err);
+                                      const struct mcp_cuda_options *options,
+                                      struct mcp_cuda_streams *out, struct mcp_error *err);
 /* Marks of earlier steps are forgotten. All streams are empty. */
 enum mcp_status mcp_cuda_streams_start(struct mcp_cuda_streams *streams, struct mcp_error *err);
 
@@ -45,6 +47,9 @@ enum mcp_status mcp_cuda_begin_op(struct mcp_cuda_streams *streams, const struct
 enum mcp_status mcp_cuda_end_op(struct mcp_cuda_streams *streams, const struct mcp_launch *launch,
                                 struct mcp_ticket *ticket, struct mcp_error *err);
 
+/* Waits until the ticket is reached; gives up as mcp_cuda_empty_stream() does. */
+enum mcp_status mcp_cuda_reach(struct mcp_cuda_streams *streams, struct mcp_ticket ticket,
+                               struct mcp_error *err);
 /* Looks how far streams have come; `moved`: further than when last looked. */
 enum mcp_status mcp_cuda_look(struct mcp_cuda_streams *streams, bool *moved, struct mcp_error *err);
 bool mcp_cuda_all_reached(const struct mcp_cuda_streams *streams);

@@ -130,11 +130,15 @@ static enum mcp_status join(struct rank *rank, struct mcp_error *err)
     return mcp_nccl_world_open(rank->arena, &place, &rank->world, err);
 }
 
+/* Ops of compute that the host queues before the device has come to them: a few milliseconds of a
+ * GPU, and with their waits and events still less than the driver takes. */
+enum { AHEAD = 128 };
+
 static enum mcp_status open_run(struct rank *rank, struct mcp_run **run, struct mcp_error *err)
 {
     struct mcp_run_setting *setting = &rank->setting;
-    const struct mcp_cuda_options options = {.timed = true,
-                                             .others = {setting->frozen, setting->evaluation}};
+    const struct mcp_cuda_options options = {
+        .timed = true, .ahead = AHEAD, .others = {setting->frozen, setting->evaluation}};
     setting->calls = &mcp_cuda_backend;
     MCP_TRY(mcp_cuda_backend_open(rank->arena, rank->world, setting->program, &options,
                                   &setting->backend, err));

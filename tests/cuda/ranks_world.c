@@ -13,7 +13,7 @@ static void *live(void *argument)
 {
     const struct member *member = argument;
     struct world *world = member->world;
-    const struct mcp_cuda_options options = {.timed = true};
+    const struct mcp_cuda_options options = {.timed = true, .ahead = world->ahead};
     struct run run = *world->planned;
     struct mcp_nccl_world *nccl;
     run.arena = mcp_arena_new();

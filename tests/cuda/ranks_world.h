@@ -14,6 +14,7 @@ enum { MAX_RANKS = 4 };
 struct world {
     const struct run *planned; /* with its program; every rank has a copy */
     int ranks;
+    int ahead; /* struct mcp_cuda_options */
     struct mcp_nccl_id id;
     pthread_barrier_t barrier;
     void (*live)(struct world *world, struct run *run, int rank); /* of each rank */
