@@ -119,7 +119,7 @@ $(BUILD)/tests/cuda/ranks: $(call obj,$(CUDA_RANKS) $(RANKS_KIT) $(CUDA_SRC) $(C
 	@echo "  LINK  $@"
 	$(Q)$(CXX) $(CFLAGS_$(CONFIG)) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(MPI_LIBS) $(LDLIBS)
 # The executor of GPUs on one fake, as train starts it.
-$(BUILD)/tests/cuda/executor: $(call obj,exec/main_cuda.c exec/main_shared.c $(CUDA_EXECUTOR) $(CUDA_SRC) $(FAKE_SRC) \
+$(BUILD)/tests/cuda/executor: $(call obj,exec/main_cuda.c exec/main_rooflines.c exec/main_shared.c $(CUDA_EXECUTOR) $(CUDA_SRC) $(FAKE_SRC) \
                                 $(KERNELS_CU) tests/cuda/shim/shim.cc) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
 	$(Q)$(CXX) $(CFLAGS_$(CONFIG)) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(BLAS) $(LDLIBS)
@@ -134,7 +134,7 @@ $(BUILD)/cuda/%.cu.o: %.cu $(BUILD)/flags
 	$(Q)$(NVCC) -std=c++17 -O3 -I. $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
 	  -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH)) \
 	  -Xptxas -v,-warn-spills -Werror all-warnings -MMD -MP -c -o $@ $< 2> $@.log || { cat $@.log; exit 1; }
-$(BUILD)/mcpplan-exec-cuda: $(BUILD)/cuda/exec/main_cuda.c.o $(BUILD)/exec/main_shared.c.o $(CUDA_OBJ) $(BUILD)/libmcpplan.a $(BUILD)/files
+$(BUILD)/mcpplan-exec-cuda: $(BUILD)/cuda/exec/main_cuda.c.o $(BUILD)/exec/main_rooflines.c.o $(BUILD)/exec/main_shared.c.o $(CUDA_OBJ) $(BUILD)/libmcpplan.a $(BUILD)/files
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(CUDA_LIBS) $(LDLIBS)
 # What the tests open in the place of NVIDIA's library.

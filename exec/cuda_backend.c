@@ -145,6 +145,12 @@ enum mcp_status mcp_cuda_backend_open(struct mcp_arena *arena, struct mcp_nccl_w
     return open_all(b, program, options, err);
 }
 
+const struct mcp_cuda_queue *mcp_cuda_backend_queue(const struct mcp_backend *b,
+                                                    enum mcp_stream stream)
+{
+    return &b->queues[stream];
+}
+
 static bool is_host_function(enum mcp_function function)
 {
     return function == MCP_FN_LOAD_MICROBATCH || function == MCP_FN_STEP_SCALARS;

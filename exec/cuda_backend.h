@@ -16,6 +16,8 @@
 #include "exec/cuda_nccl.h"
 #include "exec/interpret.h"
 
+struct mcp_cuda_queue; /* exec/cuda_kernels.h */
+
 extern const struct mcp_backend_calls mcp_cuda_backend;
 
 struct mcp_cuda_options {
@@ -31,5 +33,9 @@ enum mcp_status mcp_cuda_backend_open(struct mcp_arena *arena, struct mcp_nccl_w
                                       const struct mcp_program *program,
                                       const struct mcp_cuda_options *options,
                                       struct mcp_backend **out, struct mcp_error *err);
+
+/* Where it queues ops of a program's stream; scratch NULL: none of them has a kernel. */
+const struct mcp_cuda_queue *mcp_cuda_backend_queue(const struct mcp_backend *backend,
+                                                    enum mcp_stream stream);
 
 #endif

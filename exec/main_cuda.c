@@ -2,12 +2,15 @@
  *
  * Started once per rank: by mcpplan train --backend cuda through mpirun, or by anybody's mpirun,
  * srun or torchrun. Who a rank is: exec/store.h.
- *     torchrun --nproc-per-node 8 --no-python mcpplan-exec-cuda --program step.json ... */
+ *     torchrun --nproc-per-node 8 --no-python mcpplan-exec-cuda --program step.json ...
+ * With --rooflines first it measures instead: exec/main_rooflines.h. */
 #include "core/mesh.h"
 #include "core/rank_map.h"
+#include "core/text.h"
 #include "exec/cuda_backend.h"
 #include "exec/cuda_runtime.h"
 #include "exec/machine.h"
+#include "exec/main_rooflines.h"
 #include "exec/main_shared.h"
 #include "exec/store.h"
 #include "topologies/hwloc.h"
@@ -192,13 +195,15 @@ static void set_environment(void)
 
 int main(int argc, char **argv)
 {
-    if (mcp_tell_about(name, "", argc, argv))
+    if (mcp_tell_about(name, "\n--rooflines first measures ops instead: docs/GPU.md\n", argc, argv))
         return MCP_OK;
+    set_environment();
+    if (argc > 1 && mcp_same(argv[1], "--rooflines"))
+        return mcp_main_rooflines(argc, argv);
     struct rank rank = {.arena = mcp_arena_new()};
     struct mcp_run_options options = mcp_run_options_default();
     struct mcp_error err = {""};
     mcp_block_requests();
-    set_environment();
     enum mcp_status status = run_rank(&rank, argc, argv, &options, &err);
     if (status == MCP_OK)
         status = train(&rank, &err);

@@ -36,8 +36,16 @@ struct mcp_pricing {
 
 /* Multiply-adds x 2 of this rank; 0 for ops that are not products or attention. */
 double mcp_op_flops(const struct mcp_op *op);
+/* Those that a kernel has to make: of fused attention's backward 5 products for the forward's 2,
+ * since scores are computed again (Dao 2023, section 4.1); else mcp_op_flops(). */
+double mcp_op_kernel_flops(const struct mcp_op *op);
 /* Device memory traffic in bytes, before any stack's fusion factor. */
 double mcp_op_moved_bytes(const struct mcp_op *op);
+/* ... of one kernel that does the op in as few passes as can be, each operand in its own format:
+ * mcp_op_moved_bytes() but for losses, updates, norms and embeddings, which software is priced
+ * for that passes over them more often. `type`, of `program`, is the op's. */
+double mcp_op_kernel_bytes(const struct mcp_program *program, const struct mcp_layer_type *type,
+                           const struct mcp_op *op);
 /* Bytes this rank sends, bandwidth-optimal algorithms (docs/COST_MODEL.md 4.1);
  * `ranks` is the size of the op's group. */
 double mcp_op_sent_bytes(const struct mcp_op *op, int ranks);

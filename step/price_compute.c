@@ -67,6 +67,14 @@ double mcp_op_flops(const struct mcp_op *op)
     return attention_flops(op) * (is_backward_attention(op) ? 2 : 1);
 }
 
+double mcp_op_kernel_flops(const struct mcp_op *op)
+{
+    const bool is_fused = mcp_op_code(op) == MCP_ATTENTION && !is_unfused(op);
+    return is_fused && is_backward_attention(op)
+               ? attention_flops(op) * MCP_ATTENTION_BACKWARD_PRODUCTS
+               : mcp_op_flops(op);
+}
+
 static bool accumulates(const struct mcp_op *op)
 {
     return op->function == MCP_FN_MATMUL_TN_ACCUMULATE ||
@@ -220,8 +228,7 @@ static double attention_seconds(const struct mcp_pricing *pricing, const struct 
     double rate = q->cluster->gpu.peak_flops_per_s[rate_of(pricing, (enum mcp_dtype)op->dtype)] *
                   q->cluster->gpu.sustained_clock_frac * frac * head_frac(op);
     double start = backward ? MCP_ATTENTION_BACKWARD_START_S : MCP_ATTENTION_FORWARD_START_S;
-    double products = backward ? MCP_ATTENTION_BACKWARD_PRODUCTS : 1;
-    return attention_flops(op) * products * ramp / rate + start;
+    return mcp_op_kernel_flops(op) * ramp / rate + start;
 }
 
 /* The products of all chunks, and what they make of chunks' states on the way. */
