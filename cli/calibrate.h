@@ -3,6 +3,7 @@
 #define MCP_CLI_CALIBRATE_H
 
 #include "cli/output.h"
+#include "cli/train_backend.h"
 #include "core/calibration.h"
 #include "core/plan.h"
 #include "step/legal.h"
@@ -20,6 +21,7 @@ enum { MCP_MAX_CALIBRATION_RUNS = 64 };
 
 struct mcp_calibrate {
     const struct mcp_question *question; /* of a short model, on all ranks */
+    enum mcp_train_backend backend;
     int num_runs, steps, repeats;
     struct mcp_calibration_run runs[MCP_MAX_CALIBRATION_RUNS];
     struct mcp_calibration times; /* every time that an op took */
@@ -27,7 +29,7 @@ struct mcp_calibrate {
     /* results */
     struct mcp_calibration calibration;
     double spread_frac; /* core/calibration.h: mcp_calibration_reduce() */
-    double data_overlap_frac;
+    double data_overlap_frac; /* NaN: no transfers between data ranks were measured */
 };
 
 /* Every legal way to use all ranks for one purpose, for several sizes of microbatch, as far as

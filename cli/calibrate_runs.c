@@ -78,10 +78,11 @@ static enum mcp_status write_plan(struct mcp_context *ctx, const struct mcp_ques
 
 /* --- a run --- */
 
-static void become(const struct files *files, char *steps)
+static void become(const struct mcp_calibrate *calibrate, const struct files *files, char *steps)
 {
     char self[4096], train[] = "train", data[] = "--data", count[] = "--steps",
-                     timeline[] = "--timeline";
+                     timeline[] = "--timeline", backend[] = "--backend";
+    const char *const name = mcp_train_backend_names[calibrate->backend];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     int log = open(files->log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (length <= 0 || log < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
@@ -94,6 +95,8 @@ static void become(const struct files *files, char *steps)
                            (char *)(void *)(uintptr_t)files->data,
                            count,
                            steps,
+                           backend,
+                           (char *)(void *)(uintptr_t)name,
                            timeline,
                            (char *)(void *)(uintptr_t)files->timeline,
                            NULL};
@@ -114,25 +117,28 @@ static const char *sentence_of(struct mcp_arena *arena, const char *log, const c
 }
 
 /* Why a run failed: what a rank without mpirun said of it, else what was made of its ranks'. */
-static const char *read_reason(struct mcp_context *ctx, const char *path)
+static const char *read_reason(struct mcp_context *ctx, enum mcp_train_backend backend,
+                               const char *path)
 {
+    const char *speaker =
+        mcp_format(ctx->arena, "mcpplan-exec-%s: ", mcp_train_backend_names[backend]);
     struct mcp_text log;
     struct mcp_error ignored;
     if (mcp_file_read(ctx->arena, path, MAX_LOG_BYTES, &log, &ignored) != MCP_OK)
         return "it said nothing";
-    const char *sentence = sentence_of(ctx->arena, log.data, "mcpplan-exec-cpu: ");
+    const char *sentence = sentence_of(ctx->arena, log.data, speaker);
     if (sentence == NULL)
         sentence = sentence_of(ctx->arena, log.data, "mcpplan: ");
     return sentence != NULL ? sentence : "it said nothing";
 }
 
-static enum mcp_status train(struct mcp_context *ctx, const struct files *files, int num_steps,
-                             const char *name)
+static enum mcp_status train(struct mcp_context *ctx, const struct mcp_calibrate *calibrate,
+                             const struct files *files, const char *name)
 {
-    char *steps = mcp_format(ctx->arena, "%d", num_steps);
+    char *steps = mcp_format(ctx->arena, "%d", calibrate->steps);
     pid_t child = mcp_child_fork(SIGTERM);
     if (child == 0) {
-        become(files, steps);
+        become(calibrate, files, steps);
         _exit(127);
     }
     if (child < 0)
@@ -144,7 +150,7 @@ static enum mcp_status train(struct mcp_context *ctx, const struct files *files,
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return MCP_OK;
     return mcp_fail(&ctx->err, MCP_RUN_FAILURE, "the run of %s has failed: %s", name,
-                    read_reason(ctx, files->log));
+                    read_reason(ctx, calibrate->backend, files->log));
 }
 
 /* --- its spans --- */
@@ -261,7 +267,7 @@ static enum mcp_status measure(struct mcp_context *ctx, struct mcp_calibrate *ca
     struct mcp_timeline timeline = {0};
     mcp_program_build(ctx->arena, calibrate->question, &run->plan, &program);
     MCP_TRY(write_plan(ctx, calibrate->question, &run->plan, files->plan));
-    MCP_TRY(train(ctx, files, calibrate->steps, run->name));
+    MCP_TRY(train(ctx, calibrate, files, run->name));
     MCP_TRY(mcp_timeline_read(ctx->arena, files->timeline, &timeline, &ctx->err));
     for (size_t i = 0; i < timeline.num_spans && !run->plan.overlap.data; i++)
         take(ctx, &program, &timeline, i, calibrate);

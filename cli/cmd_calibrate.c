@@ -1,4 +1,5 @@
-/* cli/cmd_calibrate.c: mcpplan calibrate: what the ops of a model take on this machine. */
+/* cli/cmd_calibrate.c: mcpplan calibrate: what the ops of a model take on this machine, its
+ * processors or its GPUs. */
 #include "cli/calibrate.h"
 #include "cli/commands.h"
 #include "core/calibration_file.h"
@@ -13,8 +14,9 @@
 enum { MOST_LAYERS = 4, DEFAULT_LENGTH = 256 };
 
 struct args {
-    const char *model;
+    const char *model, *cluster;
     int ranks, batch, length, steps, repeats;
+    struct mcp_choice backend, precision;
 };
 
 /* What is measured: a question with what it points to. */
@@ -28,8 +30,13 @@ struct subject {
 
 /* --- the machine as ranks --- */
 
+static bool is_cuda(const struct args *args)
+{
+    return args->backend.value == MCP_TRAIN_CUDA;
+}
+
 /* Its processors, of which each rank has an equal share. */
-static enum mcp_status detect(struct mcp_context *ctx, int ranks, struct mcp_cluster *out)
+static enum mcp_status take_cores(struct mcp_context *ctx, int ranks, struct mcp_cluster *out)
 {
     struct mcp_machine machine;
     struct mcp_text notes = mcp_text_new(ctx->arena);
@@ -52,6 +59,41 @@ static enum mcp_status detect(struct mcp_context *ctx, int ranks, struct mcp_clu
     return mcp_cluster_resize(out, 1, &ctx->err);
 }
 
+/* GPUs of this machine, one a rank. */
+static enum mcp_status take_gpus(struct mcp_context *ctx, const struct args *args,
+                                 struct mcp_cluster *out)
+{
+    if (mcp_same(args->cluster, "this"))
+        MCP_TRY(mcp_cluster_detect(ctx->arena, out, &ctx->err));
+    else
+        MCP_TRY(mcp_cluster_load(ctx->arena, args->cluster, out, &ctx->err));
+    if (mcp_same(out->gpu.name, "cpu"))
+        return mcp_fail(&ctx->err, MCP_INVALID,
+                        "--backend cuda measures GPUs, and none is found here; --cluster says "
+                        "which they are");
+    if (out->num_nodes > 1 || out->next != NULL)
+        return mcp_fail(&ctx->err, MCP_INVALID,
+                        "--cluster %s: it has %d GPUs on several machines, and one machine is "
+                        "measured",
+                        args->cluster, mcp_cluster_gpus(out));
+    if (args->ranks > mcp_cluster_gpus(out))
+        return mcp_fail(&ctx->err, MCP_USAGE, "--ranks %d: this machine has %d GPUs", args->ranks,
+                        mcp_cluster_gpus(out));
+    return args->ranks > 0 ? mcp_cluster_take(out, args->ranks, &ctx->err) : MCP_OK;
+}
+
+static enum mcp_status detect(struct mcp_context *ctx, const struct args *args,
+                              struct mcp_cluster *out)
+{
+    if (is_cuda(args))
+        return take_gpus(ctx, args, out);
+    if (!mcp_same(args->cluster, "this"))
+        return mcp_fail(&ctx->err, MCP_USAGE,
+                        "--cluster %s: it goes with --backend cuda; cores are this machine's",
+                        args->cluster);
+    return take_cores(ctx, args->ranks, out);
+}
+
 /* --- the question --- */
 
 /* Layers of all kinds, and one for each rank at least. */
@@ -70,15 +112,28 @@ static enum mcp_status shorten(struct mcp_context *ctx, int ranks, struct mcp_mo
     return mcp_model_check(model, &ctx->err);
 }
 
+static enum mcp_status choose_precision(struct mcp_context *ctx, const struct args *args,
+                                        struct subject *out)
+{
+    const int standard = is_cuda(args) ? MCP_PRECISION_BF16 : MCP_PRECISION_FP32;
+    const int chosen = args->precision.value >= 0 ? args->precision.value : standard;
+    out->job.precision = (enum mcp_precision)chosen;
+    if (isfinite(out->cluster.gpu.peak_flops_per_s[chosen]))
+        return MCP_OK;
+    return mcp_fail(&ctx->err, MCP_INVALID, "--precision %s: %s has no rate for it",
+                    mcp_precision_names[chosen], out->cluster.gpu.name);
+}
+
 static enum mcp_status ask(struct mcp_context *ctx, const struct args *args, struct subject *out)
 {
+    const char *stack = is_cuda(args) ? "mcpplan-cuda" : "mcpplan-cpu";
     MCP_TRY(mcp_model_load(ctx->arena, args->model, &out->model, &ctx->err));
-    MCP_TRY(detect(ctx, args->ranks, &out->cluster));
-    MCP_TRY(mcp_stack_load(ctx->arena, "mcpplan-cpu", &out->stack, &ctx->err));
+    MCP_TRY(detect(ctx, args, &out->cluster));
+    MCP_TRY(mcp_stack_load(ctx->arena, stack, &out->stack, &ctx->err));
     MCP_TRY(shorten(ctx, mcp_cluster_gpus(&out->cluster), &out->model));
     int longest = out->model.max_sequence_length;
     out->job = mcp_job_default();
-    out->job.precision = MCP_PRECISION_FP32;
+    MCP_TRY(choose_precision(ctx, args, out));
     out->job.global_batch_size = args->batch;
     out->job.sequence_length = args->length > 0                          ? args->length
                                : longest > 0 && longest < DEFAULT_LENGTH ? longest
@@ -112,20 +167,27 @@ static double memory_rate(const struct mcp_calibration *calibration)
     return best / MCP_MEMORY_FRAC;
 }
 
-static void fill_cluster(const struct mcp_calibration *calibration, struct mcp_cluster *cluster)
+/* Rates of what was not measured. Links between GPUs stay the cluster's: what goes over them is
+ * in the samples. */
+static void fill_cluster(const struct mcp_calibration *calibration,
+                         const struct mcp_calibrate *calibrate, struct mcp_cluster *cluster)
 {
+    const enum mcp_precision precision = calibrate->question->job->precision;
+    const bool cpus = calibrate->backend == MCP_TRAIN_CPU;
     double products = best_rate(calibration, MCP_MATMUL), memory = memory_rate(calibration);
     double transfers = best_rate(calibration, MCP_COLLECTIVE);
-    double *peak = &cluster->gpu.peak_flops_per_s[MCP_PRECISION_FP32];
+    double *peak = &cluster->gpu.peak_flops_per_s[precision];
     *peak = fmax(*peak, products);
     if (products > 0)
-        cluster->gpu.matmul_frac[MCP_PRECISION_FP32] = products / *peak;
+        cluster->gpu.matmul_frac[precision] = products / *peak;
     if (memory > 0)
         cluster->gpu.memory_bandwidth_bytes_per_s = memory;
-    if (transfers > 0)
+    if (cpus && transfers > 0)
         cluster->tiers[0].bandwidth_bytes_per_s = transfers;
-    cluster->gpu.source = "this machine's processors, shared out among ranks; rates measured by "
-                          "mcpplan calibrate";
+    cluster->gpu.source = cpus ? "this machine's processors, shared out among ranks; rates "
+                                 "measured by mcpplan calibrate"
+                               : "this machine's GPUs; rates of products and memory measured by "
+                                 "mcpplan calibrate, the rest as the preset says";
 }
 
 /* Of the time that transfers between data ranks take alone, what is not left over when they
@@ -143,7 +205,7 @@ static double overlap_of(const struct mcp_calibrate *calibrate)
             hidden_s += off->data_s - on->exposed_s;
             all_s += off->data_s;
         }
-    return all_s > 0 ? fmin(1, fmax(0, hidden_s / all_s)) : 0;
+    return all_s > 0 ? fmin(1, fmax(0, hidden_s / all_s)) : (double)NAN;
 }
 
 static void fill_stack(struct mcp_context *ctx, const struct mcp_calibrate *calibrate,
@@ -154,7 +216,8 @@ static void fill_stack(struct mcp_context *ctx, const struct mcp_calibrate *cali
         if (calibrate->runs[i].plan.pipeline_parallel == 1 && !calibrate->runs[i].plan.overlap.data)
             idle_s = fmin(idle_s, calibrate->runs[i].idle_s);
     stack->step_overhead_s = isfinite(idle_s) ? idle_s : stack->step_overhead_s;
-    stack->data_overlap_frac = calibrate->data_overlap_frac;
+    if (!isnan(calibrate->data_overlap_frac))
+        stack->data_overlap_frac = calibrate->data_overlap_frac;
     stack->uncertainty_frac = fmin(0.5, fmax(0.05, calibrate->spread_frac));
     stack->moe_uncertainty_frac = fmin(1, 2 * stack->uncertainty_frac);
     stack->calibration = &calibrate->calibration;
@@ -170,8 +233,10 @@ static void put_text(struct mcp_context *ctx, struct mcp_text *out, const struct
                      const struct mcp_calibrate *calibrate)
 {
     const struct mcp_gpu *gpu = &subject->cluster.gpu;
-    mcp_text_add(out, "ranks %d, cores of each %d, runs %d, sizes of ops %d\n\n",
-                 mcp_cluster_gpus(&subject->cluster), gpu->num_multiprocessors,
+    const bool cuda = calibrate->backend == MCP_TRAIN_CUDA;
+    mcp_text_add(out, "ranks %d, %s %s, runs %d, sizes of ops %d\n\n",
+                 mcp_cluster_gpus(&subject->cluster), cuda ? "each on a" : "cores of each",
+                 cuda ? gpu->name : mcp_format(ctx->arena, "%d", gpu->num_multiprocessors),
                  calibrate->num_runs * calibrate->repeats, calibrate->calibration.num_samples);
     mcp_text_add(out, "  %-34s %10.3g GFLOP/s of a rank\n", "matrix products, best",
                  1e-9 * best_rate(&calibrate->calibration, MCP_MATMUL));
@@ -179,10 +244,12 @@ static void put_text(struct mcp_context *ctx, struct mcp_text *out, const struct
                  1e-9 * best_rate(&calibrate->calibration, MCP_ATTENTION));
     mcp_text_add(out, "  %-34s %10.3g GB/s of a rank\n", "memory, streaming",
                  1e-9 * MCP_MEMORY_FRAC * gpu->memory_bandwidth_bytes_per_s);
-    mcp_text_add(out, "  %-34s %10.3g GB/s of a rank\n", "collectives, best",
-                 1e-9 * subject->cluster.tiers[0].bandwidth_bytes_per_s);
-    mcp_text_add(out, "  %-34s %10.1f %%\n", "data transfers hidden",
-                 100 * subject->stack.data_overlap_frac);
+    const double transfers = best_rate(&calibrate->calibration, MCP_COLLECTIVE);
+    if (transfers > 0)
+        mcp_text_add(out, "  %-34s %10.3g GB/s of a rank\n", "collectives, best", 1e-9 * transfers);
+    if (!isnan(calibrate->data_overlap_frac))
+        mcp_text_add(out, "  %-34s %10.1f %%\n", "data transfers hidden",
+                     100 * calibrate->data_overlap_frac);
     mcp_text_add(out, "  %-34s %10.2f ms of a step\n", "between ops",
                  1e3 * subject->stack.step_overhead_s);
     mcp_text_add(out, "  %-34s %10.1f %%\n\n", "medians above what is kept by",
@@ -202,13 +269,14 @@ static enum mcp_status calibrate(struct mcp_context *ctx, const struct args *arg
     MCP_TRY(mcp_output_check_place(ctx));
     MCP_TRY(ask(ctx, args, subject));
     c->question = &subject->question;
+    c->backend = (enum mcp_train_backend)args->backend.value;
     c->steps = args->steps;
     c->repeats = args->repeats;
     MCP_TRY(mcp_calibrate_layouts(ctx->arena, c, &ctx->err));
     MCP_TRY(mcp_calibrate_run(ctx, c));
     mcp_calibration_reduce(ctx->arena, &c->times, &c->calibration, &c->spread_frac);
     c->data_overlap_frac = overlap_of(c);
-    fill_cluster(&c->calibration, &subject->cluster);
+    fill_cluster(&c->calibration, c, &subject->cluster);
     fill_stack(ctx, c, args, &subject->stack);
     put_text(ctx, &text, subject, c);
     return mcp_output_result(
@@ -217,14 +285,25 @@ static enum mcp_status calibrate(struct mcp_context *ctx, const struct args *arg
 
 enum mcp_status mcp_cmd_calibrate(struct mcp_context *ctx, int argc, char **argv)
 {
-    struct args args = {.model = "gpt2", .batch = 8, .steps = 4, .repeats = 2};
+    struct args args = {.model = "gpt2",
+                        .cluster = "this",
+                        .batch = 8,
+                        .steps = 4,
+                        .repeats = 2,
+                        .backend = {MCP_TRAIN_CPU, mcp_train_backend_names, MCP_NUM_TRAIN_BACKENDS},
+                        .precision = {-1, mcp_precision_names, MCP_PRECISION_FP32 + 1}};
     const struct mcp_option options[] = {
         {"What is measured", MCP_OPT_HEADING, NULL, NULL},
         {"model", MCP_OPT_STRING, &args.model, "whose ops: a preset or a file"},
         {"global-batch-size", MCP_OPT_COUNT, &args.batch, "sequences a step"},
         {"sequence-length", MCP_OPT_COUNT, &args.length,
          "tokens of each; default: 256, or the model's longest"},
-        {"ranks", MCP_OPT_COUNT, &args.ranks, "that share the cores; default: one a core"},
+        {"precision", MCP_OPT_CHOICE, &args.precision, "default: fp32 on CPUs, bf16 on GPUs"},
+        {"backend", MCP_OPT_CHOICE, &args.backend, "what computes: CPUs, or a GPU a rank"},
+        {"cluster", MCP_OPT_STRING, &args.cluster,
+         "this machine with its GPUs, where it is not to be detected: a preset or a file"},
+        {"ranks", MCP_OPT_COUNT, &args.ranks,
+         "that share the cores, or GPUs; default: one a core, or a GPU"},
         {"How long", MCP_OPT_HEADING, NULL, NULL},
         {"steps", MCP_OPT_COUNT, &args.steps, "of each run, of which the fastest counts"},
         {"repeats", MCP_OPT_COUNT, &args.repeats, "runs of each layout, taking turns"},
@@ -240,14 +319,18 @@ enum mcp_status mcp_cmd_calibrate(struct mcp_context *ctx, int argc, char **argv
             "streams through memory, collectives, messages, and how far transfers are hidden. "
             "plan --cluster this --calibration FILE prices ops by it: those of a measured size "
             "as measured, others by the rates of their neighbours. A plan keeps the samples, so "
-            "that sim and compare predict with them too.",
+            "that sim and compare predict with them too. Processors are measured in fp32, unless "
+            "--backend cuda runs the steps on this machine's GPUs.",
         .min_operands = 0,
         .max_operands = 0,
         .options = options,
         .num_options = MCP_COUNT_OF(options),
-        .examples = "mcpplan calibrate --model gpt2 -o calibration.json\n"
-                    "mcpplan plan --model gpt2 --cluster this --calibration calibration.json \\\n"
-                    "    --global-batch-size 8 --sequence-length 256\n",
+        .examples =
+            "mcpplan calibrate --model gpt2 -o calibration.json\n"
+            "mcpplan plan --model gpt2 --cluster this --calibration calibration.json \\\n"
+            "    --global-batch-size 8 --sequence-length 256\n"
+            "mcpplan calibrate --backend cuda --model llama-3.1-8b --sequence-length 4096 \\\n"
+            "    -o calibration.json\n",
     };
     if (!mcp_options_parse(ctx, &usage, argc, argv))
         return ctx->status;
