@@ -159,13 +159,15 @@ static enum mcp_status write_evaluation(struct mcp_context *ctx, const struct mc
     return write_program(ctx, program, run->eval_program);
 }
 
-/* The peak is known where the plan is for CPUs: of others' machines it would say nothing. */
-static void set_flops(const struct mcp_plan_file *file, struct mcp_run_options *run)
+/* The peak is the plan's, of CPUs or GPUs as it was made for: of others it would say nothing. */
+static void set_flops(const struct mcp_plan_file *file, enum mcp_train_backend backend,
+                      struct mcp_run_options *run)
 {
     const double peak = file->cluster.gpu.peak_flops_per_s[file->job.precision];
+    const bool for_cpus = mcp_same(file->cluster.gpu.name, "cpu");
     run->flops_per_token =
         3 * mcp_model_flops_per_token_forward(&file->model, file->job.sequence_length);
-    if (mcp_same(file->cluster.gpu.name, "cpu") && isfinite(peak))
+    if (for_cpus == (backend == MCP_TRAIN_CPU) && isfinite(peak))
         run->peak_flops_per_s = peak * mcp_plan_world(&file->plan);
 }
 
@@ -240,7 +242,7 @@ static enum mcp_status train(struct mcp_context *ctx, struct mcp_train_args *arg
     MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], &same, file));
     if (args->dry_run)
         return mcp_train_places(ctx, &file->plan, args->threads);
-    set_flops(file, &args->run);
+    set_flops(file, (enum mcp_train_backend)args->backend.value, &args->run);
     if (args->backend.value == MCP_TRAIN_CUDA)
         mcp_train_set_planned(file, &args->run);
     MCP_TRY(check_programs(&args->run, &file->job, &ctx->err));
