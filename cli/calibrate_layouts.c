@@ -63,7 +63,8 @@ struct judge {
     struct mcp_calibrate *calibrate;
     struct mcp_pricer *pricer;
     struct mcp_prediction *prediction;
-    int64_t least_bytes; /* that a legal layout needs of a rank; INT64_MAX: none is legal */
+    int64_t least_bytes;   /* that a legal layout needs of a rank; INT64_MAX: none is legal */
+    struct mcp_plan legal; /* the first, if any */
 };
 
 /* False: not legal, or beyond the ranks' memory. */
@@ -79,6 +80,8 @@ static bool add(struct judge *judge, const struct purpose *purpose, int microbat
     if (same || calibrate->num_runs == MCP_MAX_CALIBRATION_RUNS ||
         !mcp_legal(arena, question, &plan, refusals))
         return false;
+    if (judge->least_bytes == INT64_MAX)
+        judge->legal = plan;
     mcp_estimate(judge->pricer, &plan, judge->prediction);
     judge->least_bytes = mcp_min_int64(judge->least_bytes, judge->prediction->peak_memory_bytes);
     if (!judge->prediction->fits)
@@ -89,28 +92,33 @@ static bool add(struct judge *judge, const struct purpose *purpose, int microbat
     return true;
 }
 
-static enum mcp_status fail_without(const struct judge *judge, struct mcp_error *err)
+/* By what of it is in the way first: its layers, then its size. */
+static enum mcp_status check(const struct judge *judge, struct mcp_error *err)
 {
     const struct mcp_question *question = judge->calibrate->question;
     const int ranks = mcp_cluster_gpus(question->cluster);
+    struct mcp_program program;
     if (judge->least_bytes == INT64_MAX)
         return mcp_fail(err, MCP_INVALID,
                         "no layout of %s over %d ranks is legal; choose another --ranks or "
                         "--global-batch-size",
                         question->model->name, ranks);
-    return mcp_fail(err, MCP_INFEASIBLE,
-                    "steps of %s with sequences of %lld need %s of each of %d ranks, which may "
-                    "use %s; choose a smaller --sequence-length, --global-batch-size or --ranks",
-                    question->model->name, (long long)question->job->sequence_length,
-                    mcp_show(judge->arena, (double)judge->least_bytes, MCP_BYTES), ranks,
-                    mcp_show(judge->arena, (double)judge->prediction->memory_limit_bytes,
-                             MCP_BYTES));
+    mcp_program_build(judge->arena, question, &judge->legal, &program);
+    MCP_TRY(mcp_program_check_trained(&program, err));
+    if (judge->calibrate->num_runs > 0)
+        return MCP_OK;
+    return mcp_fail(
+        err, MCP_INFEASIBLE,
+        "steps of %s with sequences of %lld need %s of each of %d ranks, which may "
+        "use %s; choose a smaller --sequence-length, --global-batch-size or --ranks",
+        question->model->name, (long long)question->job->sequence_length,
+        mcp_show(judge->arena, (double)judge->least_bytes, MCP_BYTES), ranks,
+        mcp_show(judge->arena, (double)judge->prediction->memory_limit_bytes, MCP_BYTES));
 }
 
 enum mcp_status mcp_calibrate_layouts(struct mcp_arena *arena, struct mcp_calibrate *calibrate,
                                       struct mcp_error *err)
 {
-    struct mcp_program program;
     struct judge judge = {.arena = arena,
                           .calibrate = calibrate,
                           .pricer = mcp_pricer_new(arena, calibrate->question),
@@ -120,8 +128,5 @@ enum mcp_status mcp_calibrate_layouts(struct mcp_arena *arena, struct mcp_calibr
         for (int microbatch = MOST_MICROBATCH; microbatch >= 1; microbatch /= 2)
             if (add(&judge, &purposes[i], microbatch) && purposes[i].once)
                 break;
-    if (calibrate->num_runs == 0)
-        return fail_without(&judge, err);
-    mcp_program_build(arena, calibrate->question, &calibrate->runs[0].plan, &program);
-    return mcp_program_check_trained(&program, err);
+    return check(&judge, err);
 }
