@@ -65,8 +65,16 @@ long fake_ops_run(void);
 /* Streams, what they hold and who waits for what, as an abort would list it. */
 void fake_list(char *text, size_t size);
 
-/* The rank's share of its `after`-th collective from now on (from 0) fails: its peers see
- * ncclRemoteError, it itself ncclSystemError; nothing of it is done. */
+/* The rank's share of its `after`-th collective from now on (from 0) fails, -1: of whatever device:
+ * its peers see ncclRemoteError, it itself ncclSystemError; nothing of it is done. */
 void fake_fail_collective(int device, int after);
+/* From the `after`-th kernel on (from 0), of any device, all fails with an illegal address. */
+void fake_fail_kernel(int after);
+
+/* Ranks of communicators whose ids are made from now on are processes, and what they exchange
+ * lies in `folder` (64 letters at most). Who dies or gives up is not noticed by its peers, who
+ * wait for it, unless this is set in them: then they see ncclRemoteError. */
+void fake_keep_apart(const char *folder);
+void fake_set_notices(bool on);
 
 #endif

@@ -1,5 +1,5 @@
-/* tests/cuda/fake/nccl.c: communicators between threads: who belongs to them, what they queue,
- * and when it may run.
+/* tests/cuda/fake/nccl.c: communicators between threads, or processes: who belongs to them, what
+ * they queue, and when it may run.
  *
  * As the library has it: calls of one communicator run in the order they were made, whatever
  * their streams; calls of a group start together; a message is over when its receiver has
@@ -11,19 +11,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NAP_NS = 200000 };
 
 /* --- what all members of a communicator share --- */
 
 static struct {
     struct clique *cliques;
     long last_id;
+    char folder[64];             /* fake_keep_apart() */
     int fail_device, fail_after; /* fake_fail_collective() */
     bool fails;
 } all;
-
-struct split {
-    int color, key;
-};
 
 static struct clique *new_clique(int size)
 {
@@ -52,14 +53,19 @@ static struct ncclComm *join_clique(struct clique *clique, int rank, bool blocki
         if (clique->members[i] != NULL && clique->members[i]->device == comm->device)
             fake_stop("ranks %d and %d of a communicator share device %d", i, rank, comm->device);
     clique->members[rank] = comm;
-    clique->here++;
+    if (mail_is_apart(clique))
+        mail_join(comm);
+    else
+        clique->here++;
     fake_count_object(1);
     return comm;
 }
 
-static void free_comm(struct ncclComm *comm)
+static void free_comm(struct ncclComm *comm, bool well)
 {
     struct clique *clique = comm->clique;
+    if (mail_is_apart(clique))
+        mail_leave(comm, well);
     clique->members[comm->rank] = NULL;
     while (comm->first != NULL)
         pop_bundle(comm);
@@ -76,12 +82,17 @@ void fake_forget_comms(void)
         all.cliques = c->next;
         for (int i = 0; i < c->size; i++)
             if (c->members[i] != NULL)
-                free_comm(c->members[i]);
+                free_comm(c->members[i], false);
         free(c->members);
         free(c->splits);
         free(c);
     }
     all.fails = false;
+}
+
+void fake_keep_apart(const char *folder)
+{
+    snprintf(all.folder, sizeof all.folder, "%s", folder);
 }
 
 void fake_fail_collective(int device, int after)
@@ -125,14 +136,19 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     fake_lock();
     memset(id, 0, sizeof *id);
-    snprintf(id->internal, sizeof id->internal, "fake %ld", ++all.last_id);
+    if (all.folder[0] != '\0')
+        snprintf(id->internal, sizeof id->internal, "%s/%ld-%ld", all.folder, (long)getpid(),
+                 ++all.last_id);
+    else
+        snprintf(id->internal, sizeof id->internal, "fake %ld", ++all.last_id);
     fake_unlock();
     return ncclSuccess;
 }
 
 static bool is_whole(const struct ncclComm *comm)
 {
-    return comm->clique->here == comm->clique->size;
+    return mail_is_apart(comm->clique) ? mail_is_whole(comm->clique)
+                                       : comm->clique->here == comm->clique->size;
 }
 
 static void wait_for_members(const struct ncclComm *comm)
@@ -154,6 +170,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id,
     if (clique == NULL) {
         clique = new_clique(ranks);
         memcpy(clique->id, id.internal, sizeof clique->id - 1);
+        if (clique->id[0] == '/')
+            memcpy(clique->name, clique->id, sizeof clique->id);
     }
     if (clique->size != ranks)
         fake_stop("a communicator has %d ranks for one member, %d for another", clique->size,
@@ -214,6 +232,26 @@ static void make_splits(struct clique *parent)
     free(made);
 }
 
+/* Of a process: of its own, once all have said what they ask for. */
+static bool make_own_child(struct ncclComm *comm)
+{
+    struct clique *made = NULL, *clique = comm->clique;
+    const int color = clique->splits[comm->rank].color;
+    int size = 0;
+    if (!mail_take_splits(comm))
+        return false;
+    for (int i = 0; i < clique->size; i++)
+        size += clique->splits[i].color == color;
+    if (color >= 0) {
+        made = new_clique(size);
+        mail_name_child(comm, made);
+        comm->child = join_clique(made, rank_in_color(clique, comm->rank), comm->blocking);
+        comm->child->state = STARTS;
+    }
+    clique->rounds++;
+    return true;
+}
+
 static void take_child(struct ncclComm *comm)
 {
     *comm->child_out = comm->child;
@@ -238,7 +276,9 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
     comm->state = SPLITS;
     comm->round = clique->rounds;
     clique->splits[comm->rank] = (struct split){color, key};
-    if (++clique->asked == clique->size)
+    if (mail_is_apart(clique))
+        mail_post_split(comm, &clique->splits[comm->rank]);
+    else if (++clique->asked == clique->size)
         make_splits(clique);
     fake_wake();
     while (comm->blocking && clique->rounds == comm->round)
@@ -258,7 +298,8 @@ static ncclResult_t state_of(struct ncclComm *comm)
         comm->state = is_whole(comm) ? READY : STARTS;
         break;
     case SPLITS:
-        if (comm->clique->rounds != comm->round)
+        if (mail_is_apart(comm->clique) ? make_own_child(comm)
+                                        : comm->clique->rounds != comm->round)
             take_child(comm);
         break;
     case QUEUES:
@@ -277,11 +318,15 @@ static ncclResult_t state_of(struct ncclComm *comm)
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     fake_lock();
-    bool joined = fake_self()->joined;
+    bool joined = fake_self()->joined, apart = mail_is_apart(comm->clique);
+    if (apart && comm->failure == ncclSuccess)
+        comm->failure = mail_failure(comm);
     *error = comm->failure != ncclSuccess ? comm->failure : state_of(comm);
-    if (*error == ncclInProgress && !joined)
+    if (*error == ncclInProgress && !joined && !apart)
         fake_sleep(); /* ranks ask in a loop, and others have something to do */
     fake_unlock();
+    if (*error == ncclInProgress && apart)
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
     return ncclSuccess;
 }
 
@@ -298,7 +343,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     fake_lock();
     if (comm->first != NULL)
         fake_stop("rank %d ends a communicator that is at work", comm->rank);
-    free_comm(comm);
+    free_comm(comm, true);
     fake_unlock();
     return ncclSuccess;
 }
@@ -323,7 +368,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     for (int i = 0; i < comm->clique->size; i++)
         if (comm->clique->members[i] != NULL && i != comm->rank && comm->first != NULL)
             comm->clique->members[i]->failure = ncclRemoteError;
-    free_comm(comm);
+    free_comm(comm, false);
     fake_wake();
     fake_unlock();
     return ncclSuccess;
@@ -343,9 +388,12 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
 
 bool fake_collective_fails(struct ncclComm *comm)
 {
-    if (!all.fails || all.fail_device != comm->device || all.fail_after-- > 0)
+    if (!all.fails || (all.fail_device >= 0 && all.fail_device != comm->device) ||
+        all.fail_after-- > 0)
         return false;
     all.fails = false;
+    if (mail_is_apart(comm->clique))
+        mail_fail(comm);
     for (int i = 0; i < comm->clique->size; i++)
         if (comm->clique->members[i] != NULL)
             comm->clique->members[i]->failure = i == comm->rank ? ncclSystemError : ncclRemoteError;

@@ -82,7 +82,7 @@ static void do_piece(const struct bundle *b, struct piece *mine, struct piece **
     for (int i = 0; i < members; i++)
         pieces[i]->done = true;
     if (!is_message(mine)) {
-        do_collective(pieces, members);
+        do_collective(pieces, members, -1);
         return;
     }
     const struct piece *send = mine->kind == SEND ? mine : pieces[0];
@@ -92,10 +92,12 @@ static void do_piece(const struct bundle *b, struct piece *mine, struct piece **
 
 /* --- as ops --- */
 
-static struct piece *find_ready(const struct bundle *b, struct piece **pieces, int *members)
+static struct piece *find_ready(struct bundle *b, struct piece **pieces, int *members)
 {
     if (b->comm == NULL || b->comm->failure != ncclSuccess || !is_active(b))
         return NULL;
+    if (mail_is_apart(b->comm->clique))
+        return mail_find_ready(b);
     for (int i = 0; i < b->num_pieces; i++)
         if (!b->pieces[i].done && (*members = gather(b, &b->pieces[i], pieces)) > 0)
             return &b->pieces[i];
@@ -115,7 +117,10 @@ static void run(struct fake_op *op)
     struct piece *pieces[MAX_MEMBERS];
     int members;
     struct piece *mine = find_ready(b, pieces, &members);
-    do_piece(b, mine, pieces, members);
+    if (mail_is_apart(b->comm->clique))
+        mail_do(b, mine);
+    else
+        do_piece(b, mine, pieces, members);
 }
 
 static bool is_over(const struct fake_op *op)

@@ -103,7 +103,7 @@ static char *concatenate(struct piece *const *pieces, int members, size_t bytes)
     return whole;
 }
 
-void do_collective(struct piece *const *pieces, int members)
+void do_collective(struct piece *const *pieces, int members, int only)
 {
     const struct piece *p = pieces[0];
     size_t bytes = p->count * type_bytes(p->type);
@@ -118,7 +118,9 @@ void do_collective(struct piece *const *pieces, int members)
     else
         result = reduce(pieces, members, scatters ? p->count * (size_t)members : p->count);
     for (int i = 0; i < members; i++)
-        if (p->kind == ALL_GATHER)
+        if (only >= 0 && i != only)
+            continue;
+        else if (p->kind == ALL_GATHER)
             memcpy(pieces[i]->to, result, bytes * (size_t)members);
         else if (p->kind != REDUCE || i == p->peer)
             memcpy(pieces[i]->to, result + (scatters ? (size_t)i * bytes : 0), bytes);

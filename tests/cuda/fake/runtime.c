@@ -10,8 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* fake_fail_kernel() */
+static struct {
+    int kernels; /* until one fails; < 0: none */
+    cudaError_t error;
+} broken = {.kernels = -1};
+
+void fake_fail_kernel(int after)
+{
+    broken.kernels = after;
+}
+
 static cudaError_t answer(cudaError_t error)
 {
+    if (broken.error != cudaSuccess)
+        error = broken.error;
     if (error != cudaSuccess) /* "not ready" too: the manual says no, and some runtimes do */
         fake_self()->last_error = error;
     fake_unlock();
@@ -60,7 +73,7 @@ cudaError_t cudaGetLastError(void)
 {
     cudaError_t error = (cudaError_t)fake_self()->last_error;
     fake_self()->last_error = cudaSuccess;
-    return error;
+    return broken.error != cudaSuccess ? broken.error : error;
 }
 
 cudaError_t cudaPeekAtLastError(void)
@@ -435,7 +448,11 @@ struct call {
 static void run_call(struct fake_op *op)
 {
     const struct call *call = op->closure;
-    call->run(call->data);
+    const bool counts = op->work == FAKE_KERNEL && broken.kernels >= 0;
+    if (counts && broken.kernels-- == 0)
+        broken.error = cudaErrorIllegalAddress;
+    if (broken.error == cudaSuccess)
+        call->run(call->data);
 }
 
 static void drop_call(struct fake_op *op)
