@@ -57,16 +57,25 @@ static void set_environment(struct mcp_arena *arena, int threads)
     }
 }
 
-static enum mcp_status start_once(struct mcp_context *ctx, const struct mcp_train_args *args,
-                                  int world, bool is_mpirun)
+/* How ranks are started, once and again. */
+struct start {
+    const struct mcp_train_args *args;
+    int world;
+    bool is_mpirun;
+    struct mcp_train_meeting meeting;
+};
+
+static enum mcp_status start_once(struct mcp_context *ctx, const struct start *start)
 {
+    const struct mcp_train_args *args = start->args;
+    const bool is_mpirun = start->is_mpirun;
     struct words words = {.arena = ctx->arena};
     const char **options;
     set_environment(ctx->arena, args->threads);
     if (is_mpirun)
-        add_mpirun(&words, world);
+        add_mpirun(&words, start->world);
     if (is_mpirun && args->backend.value == MCP_TRAIN_CUDA)
-        MCP_TRY(mcp_train_set_meeting(ctx));
+        MCP_TRY(mcp_train_set_meeting(ctx, &start->meeting));
     add(&words, mcp_train_executor(ctx->arena, (enum mcp_train_backend)args->backend.value));
     int count = mcp_run_options_words(ctx->arena, &args->run, &options);
     for (int i = 0; i < count; i++)
@@ -93,8 +102,8 @@ static bool starts_mpirun(struct mcp_context *ctx, int world)
  * end; what the user gave wrong would fail again. */
 static enum mcp_status start(struct mcp_context *ctx, struct mcp_train_args *args, int world)
 {
-    const bool is_mpirun = starts_mpirun(ctx, world);
-    enum mcp_status status = start_once(ctx, args, world, is_mpirun);
+    const struct start once = {args, world, starts_mpirun(ctx, world), mcp_train_meeting_given()};
+    enum mcp_status status = start_once(ctx, &once);
     for (int i = 1; status == MCP_RUN_FAILURE && i <= args->max_restarts; i++) {
         if (mcp_child_asked() != 0)
             break;
@@ -102,7 +111,8 @@ static enum mcp_status start(struct mcp_context *ctx, struct mcp_train_args *arg
                  ctx->err.text[0] != '\0' ? ctx->err.text : "the run has failed", i,
                  args->max_restarts);
         args->run.resume = true;
-        status = start_once(ctx, args, world, is_mpirun);
+        mcp_train_set_restart(ctx->arena, i);
+        status = start_once(ctx, &once);
     }
     if (status == MCP_OK && mcp_child_asked() != 0)
         mcp_note("ended as asked by signal %d (%s)%s", mcp_child_asked(),
@@ -195,12 +205,13 @@ static enum mcp_status check_programs(const struct mcp_run_options *run, const s
     return MCP_OK;
 }
 
-/* --json and -o: what rank 0 has left. Of several ranks' processes one has it. */
+/* --json and -o: what the plan's rank 0 has left. Of processes that a launcher has started one
+ * has it, and not always the launcher's first: exec/main_cuda.c. */
 static enum mcp_status put_summary(struct mcp_context *ctx, const char *path)
 {
     const struct mcp_text nothing = mcp_text_new(ctx->arena);
     struct mcp_json *json;
-    if (!mcp_launcher_find(ctx->arena).is_first)
+    if (mcp_launcher_find(ctx->arena).starts_ranks && access(path, F_OK) != 0)
         return MCP_OK;
     MCP_TRY(mcp_json_read(ctx->arena, path, &json, &ctx->err));
     return mcp_output_result(ctx, &nothing, json);
@@ -241,7 +252,9 @@ static enum mcp_status train(struct mcp_context *ctx, struct mcp_train_args *arg
     const char *folder;
     MCP_TRY(mcp_plan_file_load(ctx, ctx->operands[0], &same, file));
     if (args->dry_run)
-        return mcp_train_places(ctx, &file->plan, args->threads);
+        return args->backend.value == MCP_TRAIN_CUDA
+                   ? mcp_train_devices(ctx, &file->plan, &file->cluster)
+                   : mcp_train_places(ctx, &file->plan, args->threads);
     set_flops(file, (enum mcp_train_backend)args->backend.value, &args->run);
     if (args->backend.value == MCP_TRAIN_CUDA)
         mcp_train_set_planned(file, &args->run);

@@ -24,16 +24,28 @@ const char *mcp_train_executor(struct mcp_arena *arena, enum mcp_train_backend b
     return name;
 }
 
-enum mcp_status mcp_train_set_meeting(struct mcp_context *ctx)
+struct mcp_train_meeting mcp_train_meeting_given(void)
+{
+    return (struct mcp_train_meeting){getenv("MASTER_PORT") != NULL, getenv("MCP_TOKEN") != NULL};
+}
+
+enum mcp_status mcp_train_set_meeting(struct mcp_context *ctx,
+                                      const struct mcp_train_meeting *given)
 {
     char token[33];
     int port;
     MCP_TRY(mcp_store_new_port(&port, &ctx->err));
     MCP_TRY(mcp_store_new_token(token, &ctx->err));
     setenv("MASTER_ADDR", "127.0.0.1", 0);
-    setenv("MASTER_PORT", mcp_format(ctx->arena, "%d", port), 0);
-    setenv("MCP_TOKEN", token, 0);
+    setenv("MASTER_PORT", mcp_format(ctx->arena, "%d", port), !given->has_port);
+    setenv("MCP_TOKEN", token, !given->has_token);
     return MCP_OK;
+}
+
+void mcp_train_set_restart(struct mcp_arena *arena, int restarts)
+{
+    if (restarts > 0)
+        setenv("MCP_RESTART", mcp_format(arena, "%d", restarts), 1);
 }
 
 void mcp_train_set_planned(const struct mcp_plan_file *file, struct mcp_run_options *run)

@@ -73,7 +73,7 @@ static struct mcp_option *add_running(struct mcp_train_args *args, struct mcp_op
          "what computes: CPUs, or a GPU a rank (mcpplan-exec-cuda)"},
         {"threads", MCP_OPT_COUNT, &args->threads, "of a rank; default: cores over ranks"},
         {"dry-run", MCP_OPT_FLAG, &args->dry_run,
-         "say which rank would run on which cores, and end"},
+         "say which rank would run on which cores, or device, and end"},
         {"program", MCP_OPT_FILE, &run->program, "run this step program (plan --dump-program)"},
         {"frozen-program", MCP_OPT_FILE, &run->frozen_program, "from --freeze-step on this one"},
         {"no-verify", MCP_OPT_FLAG, &run->no_verify, "run a program file without judging it"},

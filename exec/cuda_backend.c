@@ -347,8 +347,8 @@ static enum mcp_status queue_op(struct mcp_backend *b, const struct mcp_launch *
     return launch->op->function == MCP_FN_EXPERT_COUNTS ? share_counts(b, launch, err) : MCP_OK;
 }
 
-static enum mcp_status launch_op(struct mcp_backend *b, const struct mcp_launch *launch,
-                                 struct mcp_ticket *ticket, struct mcp_error *err)
+static enum mcp_status queue_launch(struct mcp_backend *b, const struct mcp_launch *launch,
+                                    struct mcp_ticket *ticket, struct mcp_error *err)
 {
     MCP_TRY(check_copies(b, err));
     if (b->new_step)
@@ -359,6 +359,12 @@ static enum mcp_status launch_op(struct mcp_backend *b, const struct mcp_launch 
     return mcp_cuda_end_op(&b->streams, launch, ticket, err);
 }
 
+static enum mcp_status launch_op(struct mcp_backend *b, const struct mcp_launch *launch,
+                                 struct mcp_ticket *ticket, struct mcp_error *err)
+{
+    return mcp_cuda_name_op(&b->streams, queue_launch(b, launch, ticket, err), err);
+}
+
 static bool reached(struct mcp_backend *b, struct mcp_ticket ticket)
 {
     bool moved;
@@ -367,7 +373,7 @@ static bool reached(struct mcp_backend *b, struct mcp_ticket ticket)
     return b->streams.each[ticket.stream].reached >= ticket.number;
 }
 
-static enum mcp_status finish(struct mcp_backend *b, struct mcp_error *err)
+static enum mcp_status empty_all(struct mcp_backend *b, struct mcp_error *err)
 {
     struct mcp_cuda_patience patience = mcp_cuda_patience_of(b->world);
     bool moved = false, left = false, over = false;
@@ -384,6 +390,11 @@ static enum mcp_status finish(struct mcp_backend *b, struct mcp_error *err)
         if (over)
             return mcp_cuda_give_up(&b->streams, err);
     }
+}
+
+static enum mcp_status finish(struct mcp_backend *b, struct mcp_error *err)
+{
+    return mcp_cuda_name_op(&b->streams, empty_all(b, err), err);
 }
 
 static bool times(struct mcp_backend *b, struct mcp_ticket ticket, struct mcp_op_times *out)
@@ -409,7 +420,7 @@ static enum mcp_status agree(struct mcp_backend *b, double *values, int count, c
         MCP_TRY(mcp_cuda_copy(b->agreed_there, b->agreed, bytes, b->agree_stream, err));
         MCP_TRY(mcp_nccl_all_reduce(all, &data, operation, b->agree_stream, err));
         MCP_TRY(mcp_cuda_copy(b->agreed, b->agreed_there, bytes, b->agree_stream, err));
-        MCP_TRY(mcp_cuda_await(b->world, b->agree_stream, "agreeing on numbers", err));
+        MCP_TRY(mcp_cuda_await(b->world, b->agree_stream, "an agreement", err));
         memcpy(values + first, b->agreed, (size_t)bytes);
     }
     return MCP_OK;

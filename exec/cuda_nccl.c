@@ -21,6 +21,9 @@ struct mcp_nccl_world {
     double timeout_s;
     bool grouped; /* between group_begin and group_end */
     bool aborted;
+    enum mcp_nccl_fault fault;
+    enum mcp_status (*look)(void *context, struct mcp_error *err);
+    void *context;
     struct mcp_nccl own;     /* of all ranks; comm NULL for one rank */
     struct mcp_nccl *newest; /* of the others */
 };
@@ -55,6 +58,31 @@ void mcp_nccl_abort(struct mcp_nccl_world *world)
     ncclGroupEnd();
 }
 
+enum mcp_nccl_fault mcp_nccl_fault_of(const struct mcp_nccl_world *world)
+{
+    return world->fault;
+}
+
+enum mcp_status mcp_nccl_give_up(struct mcp_nccl_world *world, const char *what,
+                                 struct mcp_error *err)
+{
+    mcp_nccl_abort(world);
+    world->fault = MCP_NCCL_LATE;
+    return mcp_fail(err, MCP_RUN_FAILURE, "rank %d has waited %g s for %s", world->rank,
+                    world->timeout_s, what);
+}
+
+/* Those who know more than NCCL. */
+static enum mcp_status look(struct mcp_nccl_world *world, struct mcp_error *err)
+{
+    const enum mcp_status status = world->look == NULL ? MCP_OK : world->look(world->context, err);
+    if (status == MCP_OK)
+        return MCP_OK;
+    mcp_nccl_abort(world);
+    world->fault = MCP_NCCL_TOLD;
+    return status;
+}
+
 /* The library's last word is only there while its communicator is. */
 static enum mcp_status refuse(struct mcp_nccl *nccl, ncclResult_t code, const char *what,
                               struct mcp_error *err)
@@ -63,6 +91,8 @@ static enum mcp_status refuse(struct mcp_nccl *nccl, ncclResult_t code, const ch
     bool has_detail = detail != NULL && *detail != '\0';
     mcp_fail(err, MCP_RUN_FAILURE, "rank %d: %s: NCCL says: %s%s%s", nccl->world->rank, what,
              ncclGetErrorString(code), has_detail ? ": " : "", has_detail ? detail : "");
+    if (code == ncclRemoteError)
+        nccl->world->fault = MCP_NCCL_PEERS;
     mcp_nccl_abort(nccl->world);
     return MCP_RUN_FAILURE;
 }
@@ -78,18 +108,16 @@ static enum mcp_status settle(struct mcp_nccl *nccl, const char *what, struct mc
             return refuse(nccl, code != ncclSuccess ? code : state, what, err);
         if (state == ncclSuccess)
             return MCP_OK;
-        if (limit_s > 0 && now_s() - start_s > limit_s) {
-            mcp_fail(err, MCP_RUN_FAILURE,
-                     "rank %d: %s: other ranks have not joined for %.0f s: one has stopped, or is "
-                     "slower than that",
-                     nccl->world->rank, what, limit_s);
-            mcp_nccl_abort(nccl->world);
-            return MCP_RUN_FAILURE;
-        }
-        if (tries < SPINS)
+        if (limit_s > 0 && now_s() - start_s > limit_s)
+            return mcp_nccl_give_up(nccl->world, what, err);
+        if (tries < SPINS) {
             sched_yield();
-        else
-            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+            continue;
+        }
+        const enum mcp_status told = look(nccl->world, err);
+        if (told != MCP_OK)
+            return mcp_fail(err, told, "rank %d was waiting for %s", nccl->world->rank, what);
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
     }
 }
 
@@ -119,7 +147,8 @@ enum mcp_status mcp_nccl_check(struct mcp_nccl_world *world, struct mcp_error *e
                         world->rank);
     for (struct mcp_nccl *nccl = world->newest; nccl != NULL; nccl = nccl->next)
         MCP_TRY(check_one(nccl, err));
-    return check_one(&world->own, err);
+    MCP_TRY(check_one(&world->own, err));
+    return look(world, err);
 }
 
 /* --- the world and its parts --- */
@@ -165,8 +194,12 @@ enum mcp_status mcp_nccl_world_open(struct mcp_arena *arena, const struct mcp_nc
     struct mcp_nccl_world *world = MCP_NEW(arena, struct mcp_nccl_world);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId unique;
-    *world = (struct mcp_nccl_world){
-        .arena = arena, .rank = place->rank, .size = place->size, .timeout_s = place->timeout_s};
+    *world = (struct mcp_nccl_world){.arena = arena,
+                                     .rank = place->rank,
+                                     .size = place->size,
+                                     .timeout_s = place->timeout_s,
+                                     .look = place->look,
+                                     .context = place->context};
     world->own.world = world;
     *out = world;
     if (place->size == 1)
@@ -178,7 +211,7 @@ enum mcp_status mcp_nccl_world_open(struct mcp_arena *arena, const struct mcp_nc
     return check(
         &world->own,
         ncclCommInitRankConfig(&world->own.comm, place->size, unique, place->rank, &config),
-        "joining all ranks", err);
+        "the meeting of all ranks", err);
 }
 
 int mcp_nccl_world_rank(const struct mcp_nccl_world *world)
@@ -214,14 +247,14 @@ enum mcp_status mcp_nccl_split(struct mcp_nccl_world *world, const struct mcp_nc
     if (world->size == 1)
         return MCP_OK;
     MCP_TRY(check(&world->own, ncclCommSplit(world->own.comm, color, part->key, &comm, &config),
-                  "making a group of ranks", err));
+                  "a new group of ranks", err));
     if (comm == NULL)
         return MCP_OK;
     struct mcp_nccl *nccl = MCP_NEW(world->arena, struct mcp_nccl);
     *nccl = (struct mcp_nccl){world, comm, world->newest};
     world->newest = nccl;
     *out = nccl;
-    return settle(nccl, "making a group of ranks", err);
+    return settle(nccl, "a new group of ranks", err);
 }
 
 /* --- calls --- */

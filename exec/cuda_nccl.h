@@ -37,6 +37,9 @@ struct mcp_nccl_place {
     struct mcp_nccl_id id; /* unread for one rank */
     int rank, size;
     double timeout_s; /* 0: no limit */
+    /* asked again and again while this rank waits: MCP_OK, or why that is in vain; NULL: nobody */
+    enum mcp_status (*look)(void *context, struct mcp_error *err);
+    void *context;
 };
 /* Joins the world on the device that the calling thread has chosen: all ranks together. Ended
  * when the arena is freed. */
@@ -105,5 +108,17 @@ enum mcp_status mcp_nccl_group_end(struct mcp_nccl *comm, struct mcp_error *err)
 enum mcp_status mcp_nccl_check(struct mcp_nccl_world *world, struct mcp_error *err);
 /* Gives up all communicators: what streams still hold of them ends with an error. */
 void mcp_nccl_abort(struct mcp_nccl_world *world);
+
+/* Whose doing a failure is, as far as this rank knows. */
+enum mcp_nccl_fault {
+    MCP_NCCL_OWN,
+    MCP_NCCL_PEERS, /* NCCL says so */
+    MCP_NCCL_LATE,  /* others have been waited for in vain */
+    MCP_NCCL_TOLD   /* place->look has said why */
+};
+enum mcp_nccl_fault mcp_nccl_fault_of(const struct mcp_nccl_world *world);
+/* The limit has passed while this rank waited for `what`: gives up all communicators. */
+enum mcp_status mcp_nccl_give_up(struct mcp_nccl_world *world, const char *what,
+                                 struct mcp_error *err);
 
 #endif

@@ -64,8 +64,8 @@ enum mcp_status mcp_cuda_new_memory(struct mcp_arena *arena, int64_t bytes, void
         cudaGetLastError();
         MCP_TRY(check(cudaMemGetInfo(&have, &all), "asking for free memory", err));
         return mcp_fail(err, MCP_RUN_FAILURE,
-                        "the device has %zu of %zu bytes free, and %lld more are needed", have, all,
-                        (long long)bytes);
+                        "out of device memory: %zu of %zu bytes free, and %lld more are needed",
+                        have, all, (long long)bytes);
     }
     MCP_TRY(check(code, "taking memory", err));
     mcp_defer(arena, give_back, *out);

@@ -4,6 +4,9 @@
 #include "exec/cuda_runtime.h"
 #include "exec/cuda_wait.h"
 
+#include <stdio.h>
+#include <string.h>
+
 enum { FIRST_CAPACITY = 64 };
 
 enum mcp_status mcp_cuda_streams_open(struct mcp_arena *arena, struct mcp_nccl_world *world,
@@ -132,6 +135,7 @@ enum mcp_status mcp_cuda_begin_op(struct mcp_cuda_streams *streams, const struct
     mark->function = launch->op->function;
     mark->layer = launch->layer;
     mark->microbatch = launch->microbatch;
+    mark->order = streams->queued++;
     return streams->timed ? note_start(streams, s, mark, waits, err) : MCP_OK;
 }
 
@@ -167,23 +171,61 @@ bool mcp_cuda_all_reached(const struct mcp_cuda_streams *streams)
     return true;
 }
 
-enum mcp_status mcp_cuda_give_up(struct mcp_cuda_streams *streams, struct mcp_error *err)
+/* The first op queued that is not over: all that it waits for is, so that it runs, or waits for
+ * other ranks. -1: none; else its stream. */
+static int find_op(struct mcp_cuda_streams *streams, const struct mcp_cuda_mark **out)
 {
-    const double limit_s = mcp_nccl_world_timeout_s(streams->world);
-    mcp_nccl_abort(streams->world);
+    int found = -1;
     for (int i = 0; i < MCP_NUM_STREAMS; i++) {
         struct mcp_cuda_stream *s = &streams->each[i];
         if (s->reached == s->number)
             continue;
         const struct mcp_cuda_mark *mark = mark_of(s, s->reached + 1);
-        return mcp_fail(err, MCP_RUN_FAILURE,
-                        "%s on stream %s (layer %d, microbatch %d) has not moved for %.0f s: "
-                        "another rank has stopped, or is slower than that",
-                        mcp_functions[mark->function].name, mcp_stream_names[i], mark->layer,
-                        mark->microbatch, limit_s);
+        if (found < 0 || mark->order < (*out)->order) {
+            found = i;
+            *out = mark;
+        }
     }
-    return mcp_fail(err, MCP_RUN_FAILURE, "nothing has moved for %.0f s: another rank has stopped",
-                    limit_s);
+    return found;
+}
+
+static bool spell_op(struct mcp_cuda_streams *streams, char text[160])
+{
+    const struct mcp_cuda_mark *mark = NULL;
+    const int stream = find_op(streams, &mark);
+    snprintf(text, 160, "what its device does");
+    if (stream >= 0 && mark->microbatch < 0)
+        snprintf(text, 160, "%s on stream %s (layer %d)", mcp_functions[mark->function].name,
+                 mcp_stream_names[stream], mark->layer);
+    else if (stream >= 0)
+        snprintf(text, 160, "%s on stream %s (layer %d, microbatch %d)",
+                 mcp_functions[mark->function].name, mcp_stream_names[stream], mark->layer,
+                 mark->microbatch);
+    return stream >= 0;
+}
+
+enum mcp_status mcp_cuda_give_up(struct mcp_cuda_streams *streams, struct mcp_error *err)
+{
+    char op[160];
+    spell_op(streams, op);
+    return mcp_nccl_give_up(streams->world, op, err);
+}
+
+enum mcp_status mcp_cuda_name_op(struct mcp_cuda_streams *streams, enum mcp_status status,
+                                 struct mcp_error *err)
+{
+    const enum mcp_nccl_fault fault = mcp_nccl_fault_of(streams->world);
+    char op[160];
+    if (status == MCP_OK || err == NULL || fault == MCP_NCCL_LATE)
+        return status;
+    const bool known = spell_op(streams, op);
+    if (fault == MCP_NCCL_TOLD)
+        return mcp_fail(err, status, "rank %d was waiting for %s",
+                        mcp_nccl_world_rank(streams->world), op);
+    const size_t length = strlen(err->text);
+    if (known)
+        snprintf(err->text + length, sizeof err->text - length, " (at work: %s)", op);
+    return status;
 }
 
 enum mcp_status mcp_cuda_empty_stream(struct mcp_cuda_streams *streams, enum mcp_stream stream,

@@ -12,6 +12,7 @@ struct mcp_cuda_mark {
     bool at_once;  /* it started when the op before it was over, and `started` is not recorded */
     unsigned char function;
     int layer, microbatch;
+    int64_t order; /* of all ops of the rank, as they were queued */
 };
 
 struct mcp_cuda_stream {
@@ -32,6 +33,7 @@ struct mcp_cuda_streams {
     int64_t ahead;    /* ops of compute that may be queued at once; 0: any number */
     void *step_event; /* of the step's start, and when that was */
     double step_s;
+    int64_t queued; /* ops, on all streams */
     struct mcp_cuda_stream each[MCP_NUM_STREAMS];
 };
 
@@ -57,8 +59,11 @@ bool mcp_cuda_all_reached(const struct mcp_cuda_streams *streams);
  * stream has moved for the world's limit. */
 enum mcp_status mcp_cuda_empty_stream(struct mcp_cuda_streams *streams, enum mcp_stream stream,
                                       struct mcp_error *err);
-/* Gives up all communicators, and names the op that the first stream waits for. */
+/* Gives up all communicators, and names the op that has been waited for. */
 enum mcp_status mcp_cuda_give_up(struct mcp_cuda_streams *streams, struct mcp_error *err);
+/* Adds to a failure which op was at work; returns `status`. */
+enum mcp_status mcp_cuda_name_op(struct mcp_cuda_streams *streams, enum mcp_status status,
+                                 struct mcp_error *err);
 
 bool mcp_cuda_times_of(struct mcp_cuda_streams *streams, struct mcp_ticket ticket,
                        struct mcp_op_times *out);

@@ -51,13 +51,12 @@ enum mcp_status mcp_cuda_await(struct mcp_nccl_world *world, void *stream, const
         MCP_TRY(mcp_cuda_stream_empty(stream, &empty, err));
         if (empty)
             return MCP_OK;
-        MCP_TRY(mcp_cuda_breathe(&patience, &over, err));
-        if (!over)
-            continue;
-        mcp_nccl_abort(world);
-        return mcp_fail(err, MCP_RUN_FAILURE,
-                        "rank %d: %s has not moved for %.0f s: another rank has stopped, or is "
-                        "slower than that",
-                        mcp_nccl_world_rank(world), what, mcp_nccl_world_timeout_s(world));
+        const enum mcp_status status = mcp_cuda_breathe(&patience, &over, err);
+        if (status != MCP_OK && mcp_nccl_fault_of(world) == MCP_NCCL_TOLD)
+            return mcp_fail(err, status, "rank %d was waiting for %s", mcp_nccl_world_rank(world),
+                            what);
+        MCP_TRY(status);
+        if (over)
+            return mcp_nccl_give_up(world, what, err);
     }
 }

@@ -23,7 +23,7 @@ enum mcp_status mcp_cuda_breathe(struct mcp_cuda_patience *patience, bool *over,
                                  struct mcp_error *err);
 
 /* Waits until the stream is empty; when that takes longer than the limit, gives up all
- * communicators and says that `what` has not moved. */
+ * communicators and says that this rank has waited for `what`. */
 enum mcp_status mcp_cuda_await(struct mcp_nccl_world *world, void *stream, const char *what,
                                struct mcp_error *err);
 

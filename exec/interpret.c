@@ -2,6 +2,7 @@
 #include "exec/interpret.h"
 
 #include "core/minmax.h"
+#include "core/text.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -363,6 +364,8 @@ static enum mcp_status where(const struct mcp_interpreter *in, enum mcp_status s
 {
     char place[160];
     const struct mcp_op *op = &in->type->blocks[in->entry->role].ops[in->key.op];
+    if (err != NULL && mcp_starts_with(err->text, "rank "))
+        return status; /* the backend knows better, and has said where */
     snprintf(place, sizeof place, "rank %d, layer %d %s, %s", in->rank->rank, in->entry->layer,
              mcp_block_role_names[in->entry->role], mcp_functions[op->function].name);
     mcp_error_prefix(err, place);

@@ -88,3 +88,22 @@ const char *mcp_machine_differences(struct mcp_arena *arena, const struct mcp_ma
     }
     return text.length > 0 ? text.data : NULL;
 }
+
+static bool is_same_device(const struct mcp_machine *a, const struct mcp_machine *b)
+{
+    return a->pci_address[0] != '\0' && mcp_same(a->pci_address, b->pci_address) &&
+           mcp_same(a->host, b->host);
+}
+
+enum mcp_status mcp_machine_check_devices(const struct mcp_machine *ranks, int count,
+                                          struct mcp_error *err)
+{
+    for (int b = 1; b < count; b++)
+        for (int a = 0; a < b; a++)
+            if (is_same_device(&ranks[a], &ranks[b]))
+                return mcp_fail(err, MCP_INVALID,
+                                "ranks %d and %d both have the device at %s of %s: a device runs "
+                                "one rank, so start fewer on that machine",
+                                a, b, ranks[a].pci_address, ranks[a].host);
+    return MCP_OK;
+}

@@ -3,6 +3,7 @@
 #define MCP_EXEC_MACHINE_H
 
 #include "core/arena.h"
+#include "core/error.h"
 
 #include <stdint.h>
 
@@ -10,7 +11,8 @@
 struct mcp_machine {
     char device[128]; /* the product's name */
     int64_t memory_bytes;
-    int64_t ranks_beside; /* on its machine, itself too; 0: unknown */
+    int64_t ranks_beside;           /* on its machine, itself too; 0: unknown */
+    char host[64], pci_address[32]; /* where the device is; "": unknown */
 };
 
 /* What the plan's cluster has. */
@@ -24,5 +26,9 @@ struct mcp_machine_plan {
  * the first of them; NULL: nothing. Memory counts as less from 5 % on: drivers keep some. */
 const char *mcp_machine_differences(struct mcp_arena *arena, const struct mcp_machine_plan *plan,
                                     const struct mcp_machine *ranks, int count);
+
+/* Two ranks on one device, which NCCL refuses: MCP_INVALID names both. */
+enum mcp_status mcp_machine_check_devices(const struct mcp_machine *ranks, int count,
+                                          struct mcp_error *err);
 
 #endif

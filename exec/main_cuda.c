@@ -15,8 +15,10 @@
 #include "exec/store.h"
 #include "topologies/hwloc.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static const char name[] = "mcpplan-exec-cuda";
 
@@ -28,24 +30,36 @@ struct rank {
     struct mcp_program program;
     struct mcp_run_setting setting;
     struct mcp_nccl_world *world;
+    bool follows; /* another rank has failed */
 };
 
 /* --- ranks among each other --- */
 
-/* Who fails first says why; those that only follow are silent. */
+/* Where one fails all do: it says so as it leaves. */
 static enum mcp_status settle(struct rank *rank, enum mcp_status status, struct mcp_error *err)
 {
-    struct mcp_error lost;
-    double first = status == MCP_OK ? rank->place.size : rank->place.rank;
-    double worst = status;
-    if (mcp_store_agree(rank->store, &first, 1, '<', &lost) != MCP_OK ||
-        mcp_store_agree(rank->store, &worst, 1, '>', &lost) != MCP_OK) {
-        fprintf(stderr, "%s: %s\n", name, status != MCP_OK ? err->text : lost.text);
-        return status != MCP_OK ? status : MCP_RUN_FAILURE;
-    }
-    if ((int)first == rank->place.rank)
+    double nothing = 0;
+    MCP_TRY(status);
+    const enum mcp_status lost = mcp_store_agree(rank->store, &nothing, 1, '>', err);
+    rank->follows = lost != MCP_OK;
+    return lost;
+}
+
+static enum mcp_status look_at_others(void *store, struct mcp_error *err)
+{
+    return mcp_store_look(store, err);
+}
+
+/* Of ranks that fail one says why. */
+static void part(struct rank *rank, enum mcp_status status, const struct mcp_error *err)
+{
+    const bool told = rank->world != NULL && mcp_nccl_fault_of(rank->world) != MCP_NCCL_OWN;
+    const struct mcp_store_end end = {status, rank->follows || told, err->text};
+    struct mcp_error sentence = {""};
+    if (rank->store == NULL && status != MCP_OK)
         fprintf(stderr, "%s: %s\n", name, err->text);
-    return (enum mcp_status)(int)worst;
+    if (rank->store != NULL && mcp_store_leave(rank->store, &end, &sentence))
+        fprintf(stderr, "%s: %s\n", name, sentence.text);
 }
 
 /* --- the device --- */
@@ -88,43 +102,59 @@ static enum mcp_status take_device(struct rank *rank, struct mcp_machine *found,
     *found = (struct mcp_machine){.memory_bytes = facts.memory_bytes,
                                   .ranks_beside = rank->place.local_size};
     snprintf(found->device, sizeof found->device, "%.127s", facts.name);
+    snprintf(found->pci_address, sizeof found->pci_address, "%s", facts.pci_address);
+    gethostname(found->host, sizeof found->host - 1);
     return MCP_OK;
 }
 
-/* Before the first step: is this the cluster that was planned for? Rank 0 says what is not. */
+/* Is this the cluster that was planned for? Rank 0 says what is not. */
+static void note_differences(struct rank *rank, const struct mcp_machine *all)
+{
+    const struct mcp_run_options *options = rank->setting.options;
+    const struct mcp_run_observer *observer = &rank->setting.observer;
+    const struct mcp_machine_plan plan = {options->planned_gpu, options->planned_memory_bytes,
+                                          options->planned_gpus_per_node};
+    if (plan.gpu == NULL)
+        return;
+    const char *differences = mcp_machine_differences(rank->arena, &plan, all, rank->place.size);
+    if (differences != NULL)
+        observer->note(observer->context, differences);
+}
+
+/* Before the first step. */
 static enum mcp_status compare_machines(struct rank *rank, const struct mcp_machine *found,
                                         struct mcp_error *err)
 {
-    const struct mcp_run_options *options = rank->setting.options;
-    const struct mcp_machine_plan plan = {options->planned_gpu, options->planned_memory_bytes,
-                                          options->planned_gpus_per_node};
     const bool first = rank->place.rank == 0;
     struct mcp_machine *all =
         first ? MCP_ARRAY(rank->arena, rank->place.size, struct mcp_machine) : NULL;
-    if (plan.gpu == NULL)
-        return MCP_OK;
     MCP_TRY(mcp_store_gather(rank->store, found, sizeof *found, all, err));
-    const char *differences =
-        first ? mcp_machine_differences(rank->arena, &plan, all, rank->place.size) : NULL;
-    if (differences != NULL)
-        rank->setting.observer.note(rank->setting.observer.context, differences);
+    if (!first)
+        return MCP_OK;
+    MCP_TRY(mcp_machine_check_devices(all, rank->place.size, err));
+    note_differences(rank, all);
     return MCP_OK;
 }
 
 /* --- the run --- */
 
 /* Launchers number ranks machine by machine: the rank of the plan that lies on this GPU. */
-static int planned_rank(const struct rank *rank)
+static int planned_rank(struct rank *rank)
 {
     const struct mcp_rank_map *map = rank->program.plan.rank_map;
-    return map != NULL ? map->rank_on_gpu[rank->place.rank] : rank->place.rank;
+    if (map == NULL)
+        return rank->place.rank;
+    mcp_store_name_ranks(rank->store, map->rank_on_gpu);
+    return map->rank_on_gpu[rank->place.rank];
 }
 
 static enum mcp_status join(struct rank *rank, struct mcp_error *err)
 {
     struct mcp_nccl_place place = {.rank = rank->setting.rank,
                                    .size = rank->place.size,
-                                   .timeout_s = rank->setting.options->timeout_s};
+                                   .timeout_s = rank->setting.options->timeout_s,
+                                   .look = look_at_others,
+                                   .context = rank->store};
     if (rank->place.size > 1) {
         enum mcp_status made = rank->place.rank == 0 ? mcp_nccl_make_id(&place.id, err) : MCP_OK;
         MCP_TRY(settle(rank, made, err));
@@ -161,15 +191,9 @@ static enum mcp_status train(struct rank *rank, struct mcp_error *err)
     MCP_TRY(settle(rank, compare_machines(rank, &found, err), err));
     MCP_TRY(settle(rank, join(rank, err), err));
     MCP_TRY(settle(rank, open_run(rank, &run, err), err));
-    enum mcp_status status = mcp_run_steps(run, err);
-    if (status != MCP_OK) {
-        fprintf(stderr, "%s: %s\n", name, err->text);
-        mcp_nccl_abort(rank->world);
-    }
-    return status;
+    return mcp_run_steps(run, err);
 }
 
-/* Options that are wrong are wrong for every rank: each says so to itself. */
 static enum mcp_status run_rank(struct rank *rank, int argc, char **argv,
                                 struct mcp_run_options *options, struct mcp_error *err)
 {
@@ -178,7 +202,23 @@ static enum mcp_status run_rank(struct rank *rank, int argc, char **argv,
     rank->teller = mcp_teller_of(name, rank->place.rank, rank->place.size, options);
     rank->setting = (struct mcp_run_setting){.options = options,
                                              .observer = mcp_teller_observer(&rank->teller)};
-    return mcp_store_open(rank->arena, &rank->place, options->timeout_s, &rank->store, err);
+    MCP_TRY(mcp_store_open(rank->arena, &rank->place, options->timeout_s, &rank->store, err));
+    return train(rank, err);
+}
+
+/* What has failed may not end by itself: a device, or NCCL. */
+static void end_at_once(int number)
+{
+    (void)number;
+    _exit(MCP_RUN_FAILURE);
+}
+
+static void give_up(struct rank *rank)
+{
+    signal(SIGALRM, end_at_once);
+    alarm(5);
+    if (rank->world != NULL)
+        mcp_nccl_abort(rank->world);
 }
 
 /* Before the first call of CUDA; what the user has set stays. Ranks wait for each other on their
@@ -204,11 +244,10 @@ int main(int argc, char **argv)
     struct mcp_run_options options = mcp_run_options_default();
     struct mcp_error err = {""};
     mcp_block_requests();
-    enum mcp_status status = run_rank(&rank, argc, argv, &options, &err);
-    if (status == MCP_OK)
-        status = train(&rank, &err);
-    else
-        fprintf(stderr, "%s: %s\n", name, err.text);
+    const enum mcp_status status = run_rank(&rank, argc, argv, &options, &err);
+    part(&rank, status, &err);
+    if (status != MCP_OK)
+        give_up(&rank);
     mcp_arena_free(rank.arena);
     return (int)status;
 }

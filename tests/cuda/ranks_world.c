@@ -19,7 +19,8 @@ static void *live(void *argument)
     run.arena = mcp_arena_new();
     run.calls = mcp_cuda_backend;
     CHECK(mcp_cuda_choose(member->rank, &err));
-    const struct mcp_nccl_place place = {world->id, member->rank, world->ranks, 60};
+    const struct mcp_nccl_place place = {
+        .id = world->id, .rank = member->rank, .size = world->ranks, .timeout_s = 60};
     CHECK(mcp_nccl_world_open(run.arena, &place, &nccl, &err));
     CHECK(mcp_cuda_backend_open(run.arena, nccl, &run.program, &options, &run.backend, &err));
     world->live(world, &run, member->rank);

@@ -237,7 +237,7 @@ static void run_pair(struct member members[2])
     struct mcp_nccl_id id;
     cr_assert(mcp_nccl_make_id(&id, NULL) == MCP_OK);
     for (int i = 0; i < 2; i++) {
-        members[i].place = (struct mcp_nccl_place){id, i, 2, 30};
+        members[i].place = (struct mcp_nccl_place){.id = id, .rank = i, .size = 2, .timeout_s = 30};
         pthread_create(&threads[i], NULL, live, &members[i]);
     }
     for (int i = 0; i < 2; i++)

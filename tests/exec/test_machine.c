@@ -50,7 +50,8 @@ ParameterizedTest(struct case_machine *c, machine, differences)
 {
     struct mcp_arena *arena = mcp_arena_new();
     const struct mcp_machine_plan plan = {"h100-sxm-80gb", 80 * (int64_t)GIB, 2};
-    struct mcp_machine ranks[MAX_RANKS] = {{"", 0, 0}};
+    struct mcp_machine ranks[MAX_RANKS];
+    memset(ranks, 0, sizeof ranks);
     for (int i = 0; i < c->ranks; i++) {
         memcpy(ranks[i].device, c->found[i].device, sizeof c->found[i].device);
         ranks[i].memory_bytes = (int64_t)(c->found[i].memory_gib * GIB);
@@ -63,4 +64,43 @@ ParameterizedTest(struct case_machine *c, machine, differences)
         cr_expect(text != NULL && strstr(text, c->says[i]) != NULL, "%s: %s: %s", c->name,
                   c->says[i], text == NULL ? "(nothing)" : text);
     mcp_arena_free(arena);
+}
+
+/* --- devices --- */
+
+struct case_devices {
+    char name[40];
+    int ranks;
+    char where[MAX_RANKS][2][16]; /* host, address */
+    char says[80];                /* "": nothing */
+};
+ParameterizedTestParameters(machine, devices)
+{
+    static struct case_devices cases[] = {
+        {"one machine", 2, {{"a", "0000:3b:00.0"}, {"a", "0000:5e:00.0"}}, ""},
+        {"two of the same make", 2, {{"a", "0000:3b:00.0"}, {"b", "0000:3b:00.0"}}, ""},
+        {"addresses unknown", 2, {{"a", ""}, {"a", ""}}, ""},
+        {"one for two",
+         4,
+         {{"a", "0000:3b:00.0"},
+          {"b", "0000:3b:00.0"},
+          {"b", "0000:5e:00.0"},
+          {"b", "0000:3b:00.0"}},
+         "ranks 1 and 3 both have the device at 0000:3b:00.0 of b"},
+    };
+    return cr_make_param_array(struct case_devices, cases, sizeof cases / sizeof *cases);
+}
+
+ParameterizedTest(struct case_devices *c, machine, devices)
+{
+    struct mcp_machine ranks[MAX_RANKS];
+    struct mcp_error err = {""};
+    memset(ranks, 0, sizeof ranks);
+    for (int i = 0; i < c->ranks; i++) {
+        memcpy(ranks[i].host, c->where[i][0], sizeof c->where[i][0]);
+        memcpy(ranks[i].pci_address, c->where[i][1], sizeof c->where[i][1]);
+    }
+    const enum mcp_status status = mcp_machine_check_devices(ranks, c->ranks, &err);
+    cr_expect(eq(int, (int)status, c->says[0] == '\0' ? MCP_OK : MCP_INVALID), "%s", c->name);
+    cr_expect(strstr(err.text, c->says) != NULL, "%s: %s", c->name, err.text);
 }

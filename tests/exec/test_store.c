@@ -47,6 +47,10 @@ ParameterizedTestParameters(store, place)
          "SLURM_PROCID=2 SLURM_NTASKS=3 SLURM_LOCALID=0 SLURM_JOB_ID=99 MASTER_ADDR=a "
          "MASTER_PORT=9",
          MCP_OK, "", 2, 3, 0, 9, "99"},
+        {"begun again",
+         "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=9 MCP_TOKEN=secret MCP_RESTART=2 "
+         "TORCHELASTIC_RESTART_COUNT=0",
+         MCP_OK, "", 0, 2, -1, 9, "secret/2"},
         {"no rank of it", "RANK=8 WORLD_SIZE=8", MCP_INVALID, "RANK=8 in the environment", 0, 0, 0,
          0, ""},
         {"no number", "RANK=1 WORLD_SIZE=2x", MCP_INVALID, "WORLD_SIZE=2x", 0, 0, 0, 0, ""},
@@ -94,6 +98,9 @@ struct rank {
     struct mcp_store_place place;
     double timeout_s;
     bool leaves; /* once all are there */
+    const struct mcp_store_end *end;
+    bool speaks;
+    struct mcp_error sentence;
     enum mcp_status status;
     struct mcp_error err;
     int64_t shared, gathered[MAX_RANKS];
@@ -126,8 +133,10 @@ static void *run_rank(void *argument)
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_store *store;
     rank->status = mcp_store_open(arena, &rank->place, rank->timeout_s, &store, &rank->err);
-    if (rank->status == MCP_OK && !rank->leaves)
+    if (rank->status == MCP_OK && !rank->leaves && rank->end == NULL)
         talk(rank, store);
+    if (rank->end != NULL)
+        rank->speaks = mcp_store_leave(store, rank->end, &rank->sentence);
     mcp_arena_free(arena);
     return NULL;
 }
@@ -244,6 +253,80 @@ Test(store, who_has_ended_is_named)
               ranks[0].err.text);
     cr_expect(ne(ptr, strstr(ranks[1].err.text, "rank 0 has ended"), NULL), "%s",
               ranks[1].err.text);
+}
+
+/* --- ends --- */
+
+struct case_end {
+    char name[48];
+    int ranks;
+    int status[MAX_RANKS]; /* -1: ends without a word */
+    bool follows[MAX_RANKS];
+    char reasons[MAX_RANKS][24];
+    int speaks; /* -1: nobody */
+    char says[64];
+};
+ParameterizedTestParameters(store, end)
+{
+    static struct case_end cases[] = {
+        {"all is well", 3, {0}, {false}, {""}, -1, ""},
+        {"one rank fails",
+         3,
+         {MCP_RUN_FAILURE, MCP_RUN_FAILURE, MCP_IO},
+         {true, true, false},
+         {"rank 0 waited", "rank 1 waited", "no data"},
+         0,
+         "rank 2: no data"},
+        {"two do, and name themselves",
+         3,
+         {MCP_RUN_FAILURE, MCP_IO, MCP_IO},
+         {true, false, false},
+         {"rank 0 waited", "rank 1: no data", "rank 2: no data"},
+         0,
+         "rank 1: no data"},
+        {"all fail alike", 2, {MCP_IO, MCP_IO}, {false}, {"no data", "no data"}, 0, "no data"},
+        {"one is lost",
+         3,
+         {MCP_RUN_FAILURE, MCP_RUN_FAILURE, -1},
+         {true, true, false},
+         {"rank 0 waited", "rank 1 waited", ""},
+         0,
+         "rank 2 has ended; rank 0 waited"},
+        {"all wait, and none is lost",
+         2,
+         {MCP_RUN_FAILURE, MCP_RUN_FAILURE},
+         {true, true},
+         {"rank 0 waited", "rank 1 waited"},
+         0,
+         "rank 0 waited"},
+        {"rank 0 is lost",
+         2,
+         {-1, MCP_RUN_FAILURE},
+         {false, true},
+         {"", "rank 1 waited"},
+         1,
+         "rank 0 has ended; rank 1 waited"},
+        {"one rank", 1, {MCP_IO}, {false}, {"no data"}, 0, "no data"},
+    };
+    return cr_make_param_array(struct case_end, cases, sizeof cases / sizeof *cases);
+}
+
+ParameterizedTest(struct case_end *c, store, end)
+{
+    static struct rank ranks[MAX_RANKS];
+    struct mcp_store_end ends[MAX_RANKS];
+    for (int i = 0; i < c->ranks; i++) {
+        ends[i] =
+            (struct mcp_store_end){(enum mcp_status)c->status[i], c->follows[i], c->reasons[i]};
+        ranks[i].leaves = c->status[i] < 0;
+        ranks[i].end = ranks[i].leaves ? NULL : &ends[i];
+    }
+    run_all(ranks, c->ranks, c->ranks, 20);
+    for (int i = 0; i < c->ranks; i++)
+        cr_expect(eq(int, ranks[i].speaks, i == c->speaks), "%s: rank %d: %s", c->name, i,
+                  ranks[i].sentence.text);
+    if (c->speaks >= 0)
+        cr_expect(eq(str, ranks[c->speaks].sentence.text, c->says), "%s", c->name);
 }
 
 Test(store, nobody_at_the_address)
