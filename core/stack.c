@@ -10,7 +10,7 @@
 const char *const mcp_collective_algorithm_names[MCP_NUM_COLLECTIVE_ALGORITHMS] = {
     "ring", "tree", "in-switch", "hierarchical", "fastest"};
 
-enum field_type { REAL, FLAG, COUNT, BYTES, TEXT, ALGORITHM, MODULES, SCHEDULES };
+enum field_type { REAL, FLAG, SWITCH, COUNT, BYTES, TEXT, ALGORITHM, MODULES, SCHEDULES };
 
 struct field {
     const char *key;
@@ -66,6 +66,7 @@ static const struct field fields[] = {
     AMOUNT(optimizer_bytes),
     FIELD(REAL, activation_memory_factor, 0.01, 100),
     AMOUNT(logits_bytes),
+    OTHER(SWITCH, message_copies),
     OTHER(BYTES, reserve_bytes),
     FIELD(REAL, fragmentation_frac, 0, 10),
     FIELD(REAL, uncertainty_frac, 0, 10),
@@ -144,6 +145,13 @@ static enum mcp_status read_algorithm(struct mcp_json *json, const char *key,
     return MCP_OK;
 }
 
+/* A flag that came later: off in files that do not know it. */
+static enum mcp_status read_switch(struct mcp_json *json, const char *key, bool *out,
+                                   struct mcp_error *err)
+{
+    return mcp_json_has(json, key) ? mcp_json_bool(json, key, out, err) : MCP_OK;
+}
+
 static enum mcp_status read_field(struct mcp_json *json, const struct field *field,
                                   struct mcp_stack *stack, struct mcp_error *err)
 {
@@ -153,6 +161,8 @@ static enum mcp_status read_field(struct mcp_json *json, const struct field *fie
         return read_real(json, field, at, err);
     case FLAG:
         return mcp_json_bool(json, field->key, at, err);
+    case SWITCH:
+        return read_switch(json, field->key, at, err);
     case COUNT:
         return mcp_json_int(json, field->key, at, err);
     case BYTES:
@@ -295,6 +305,10 @@ static void write_field(struct mcp_json *object, const struct field *field,
         break;
     case FLAG:
         mcp_json_set_bool(object, field->key, *(const bool *)at);
+        break;
+    case SWITCH:
+        if (*(const bool *)at)
+            mcp_json_set_bool(object, field->key, true);
         break;
     case COUNT:
         mcp_json_set_int(object, field->key, *(const int *)at);

@@ -81,6 +81,8 @@ struct mcp_stack {
     double optimizer_bytes;          /* per parameter: master, two moments */
     double activation_memory_factor; /* kept activations over those of the saved list */
     double logits_bytes;             /* per logit alive at the loss */
+    bool message_copies;             /* messages between stages leave from copies: as many as virtual
+                                      * stages, of each way; false where no file says */
     int64_t reserve_bytes;           /* context, communicators, workspaces */
     double fragmentation_frac;       /* reserved by the allocator over allocated, minus 1 */
     /* honesty */

@@ -1,5 +1,6 @@
 /* step/estimate_result.c: what an estimate says: accounts that sum to one, memory, JSON. */
 #include "core/json.h"
+#include "core/minmax.h"
 #include "core/stack.h"
 #include "step/constants.h"
 #include "step/estimate_parts.h"
@@ -174,6 +175,19 @@ static int64_t add_static(const struct mcp_pricer *pricer, const struct mcp_plan
     return (plan->reshard_after_forward ? few : gathered) + 2 * transient + dummy;
 }
 
+/* Of each way as many places as virtual stages, or as a step has messages if those are fewer:
+ * exec/cuda_transfer.h. */
+static int64_t message_copies(const struct mcp_question *question, const struct mcp_plan *plan,
+                              int r, int num_microbatches)
+{
+    const int p = plan->pipeline_parallel, v = plan->virtual_stages;
+    if (!question->stack->message_copies || p == 1)
+        return 0;
+    const int64_t places = mcp_min_int64((int64_t)p * v, (int64_t)num_microbatches * v);
+    const int ways = v > 1 ? 2 : (r > 0) + (r < p - 1);
+    return ways * places * mcp_residual_bytes(question, plan);
+}
+
 static void rank_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int r,
                         const struct mcp_stage *const *stages, struct mcp_memory *memory)
 {
@@ -191,8 +205,8 @@ static void rank_memory(const struct mcp_pricer *pricer, const struct mcp_plan *
     memory->activations_bytes = (int64_t)llround((double)kept * factor);
     memory->buffers_bytes = (int64_t)llround((double)(peak - kept) * factor) + whole;
     int64_t allocated = mcp_memory_allocated(memory);
-    memory->reserve_bytes =
-        stack->reserve_bytes + (int64_t)llround((double)allocated * stack->fragmentation_frac);
+    memory->reserve_bytes = stack->reserve_bytes + message_copies(pricer->question, plan, r, m) +
+                            (int64_t)llround((double)allocated * stack->fragmentation_frac);
 }
 
 int64_t mcp_stages_bytes(struct mcp_pricer *pricer, const struct mcp_plan *plan, int rank,

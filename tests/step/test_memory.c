@@ -246,6 +246,42 @@ Test(memory, tiny_model_by_hand)
     mcp_arena_free(s.arena);
 }
 
+struct copies_case {
+    char name[40];
+    int pipeline_parallel, virtual_stages, num_microbatches;
+    bool copies;
+    int want[4]; /* of each stage, in messages */
+};
+
+ParameterizedTestParameters(memory, message_copies)
+{
+    static struct copies_case cases[] = {
+        {"ends send one way", 4, 1, 8, true, {4, 8, 8, 4}},
+        {"no more than there are messages", 4, 1, 2, true, {2, 4, 4, 2}},
+        {"interleaved, both ways and twice", 2, 2, 4, true, {8, 8}},
+        {"no stages, no messages", 1, 1, 8, true, {0}},
+        {"a stack that keeps none", 4, 1, 8, false, {0}},
+    };
+    return cr_make_param_array(struct copies_case, cases, sizeof cases / sizeof *cases);
+}
+ParameterizedTest(struct copies_case *c, memory, message_copies)
+{
+    static struct mcp_prediction p;
+    struct setup s;
+    tiny(&s, false);
+    s.model.num_layers = 4;
+    s.stack.fragmentation_frac = 0;
+    s.stack.message_copies = c->copies;
+    s.plan.pipeline_parallel = c->pipeline_parallel;
+    s.plan.virtual_stages = c->virtual_stages;
+    s.plan.schedule = c->virtual_stages > 1 ? MCP_INTERLEAVED : MCP_1F1B;
+    predict(&s, c->num_microbatches, MCP_RECOMPUTE_NONE, &p);
+    for (int r = 0; r < c->pipeline_parallel; r++)
+        cr_expect(eq(i64, p.stages[r].memory.reserve_bytes, 1000000 + c->want[r] * 2LL * 128 * 256),
+                  "%s, stage %d", c->name, r);
+    mcp_arena_free(s.arena);
+}
+
 /* Full recompute: inputs of both layers, then one layer's values anew at once. */
 Test(memory, recompute_works_on_one_layer)
 {
