@@ -195,6 +195,7 @@ Test(doors, what_is_not_ready_is_no_error)
 
 struct member {
     struct mcp_nccl_place place;
+    enum mcp_status (*act)(struct mcp_arena *arena, struct member *member);
     enum mcp_status status;
     struct mcp_error err;
     float sum;
@@ -222,22 +223,51 @@ static enum mcp_status sum_ranks(struct mcp_arena *arena, struct member *member)
     return MCP_OK;
 }
 
+static pthread_barrier_t both;
+
+/* Calls of two communicators wait for a rank that will not call. */
+static enum mcp_status give_up(struct mcp_arena *arena, struct member *member)
+{
+    struct mcp_nccl_world *world;
+    struct mcp_nccl *pair;
+    struct mcp_error *err = &member->err;
+    void *streams[2], *memory;
+    MCP_TRY(mcp_cuda_choose(member->place.rank, err));
+    MCP_TRY(mcp_cuda_new_memory(arena, sizeof(float), &memory, err));
+    MCP_TRY(mcp_nccl_world_open(arena, &member->place, &world, err));
+    MCP_TRY(mcp_nccl_split(world, &(struct mcp_nccl_part){.key = 0}, &pair, err));
+    struct mcp_nccl *const comms[2] = {pair, mcp_nccl_everybody(world)};
+    const struct mcp_nccl_data data = {memory, memory, 1, MCP_NCCL_F32};
+    for (int i = 0; i < 2; i++) {
+        MCP_TRY(mcp_cuda_new_stream(arena, true, &streams[i], err));
+        if (member->place.rank == 0)
+            MCP_TRY(mcp_nccl_all_reduce(comms[i], &data, '+', streams[i], err));
+    }
+    pthread_barrier_wait(&both);
+    mcp_nccl_abort(world);
+    for (int i = 0; i < 2; i++)
+        MCP_TRY(mcp_cuda_finish_stream(streams[i], err));
+    return MCP_OK;
+}
+
 static void *live(void *argument)
 {
     struct member *member = argument;
     struct mcp_arena *arena = mcp_arena_new();
-    member->status = sum_ranks(arena, member);
+    member->status = member->act(arena, member);
     mcp_arena_free(arena);
     return NULL;
 }
 
-static void run_pair(struct member members[2])
+static void run_pair(struct member members[2],
+                     enum mcp_status (*act)(struct mcp_arena *, struct member *))
 {
     pthread_t threads[2];
     struct mcp_nccl_id id;
     cr_assert(mcp_nccl_make_id(&id, NULL) == MCP_OK);
     for (int i = 0; i < 2; i++) {
         members[i].place = (struct mcp_nccl_place){.id = id, .rank = i, .size = 2, .timeout_s = 30};
+        members[i].act = act;
         pthread_create(&threads[i], NULL, live, &members[i]);
     }
     for (int i = 0; i < 2; i++)
@@ -248,11 +278,23 @@ Test(doors, ranks_sum)
 {
     static struct member members[2];
     fake_begin(2, 1 << 20);
-    run_pair(members);
+    run_pair(members, sum_ranks);
     for (int i = 0; i < 2; i++) {
         cr_expect(eq(int, (int)members[i].status, MCP_OK), "%s", members[i].err.text);
         cr_expect(eq(flt, members[i].sum, 3));
     }
+    cr_expect(eq(int, fake_end(), 0));
+}
+
+Test(doors, all_communicators_are_given_up_together)
+{
+    static struct member members[2];
+    fake_begin(2, 1 << 20);
+    pthread_barrier_init(&both, NULL, 2);
+    run_pair(members, give_up);
+    pthread_barrier_destroy(&both);
+    for (int i = 0; i < 2; i++)
+        cr_expect(eq(int, (int)members[i].status, MCP_OK), "%s", members[i].err.text);
     cr_expect(eq(int, fake_end(), 0));
 }
 
@@ -261,7 +303,7 @@ Test(doors, a_transfer_that_fails_is_everybodys)
     static struct member members[2];
     fake_begin(2, 1 << 20);
     fake_fail_collective(1, 0);
-    run_pair(members);
+    run_pair(members, sum_ranks);
     for (int i = 0; i < 2; i++) {
         char rank[] = "rank 0: ";
         rank[5] += (char)i;
