@@ -23,17 +23,8 @@ static int64_t local_row(const struct mcp_launch *launch, int32_t token)
 struct lookup {
     struct mcp_view table, positions, out; /* positions.data NULL: none */
     int64_t columns;
-    float rounding; /* how much of what rounding does is done: 0 nothing, 1 all */
+    float rounding; /* mcp_rounding_share() */
 };
-
-/* From the step dims[2] on, all of it from dims[3] on; 0 where there are none. */
-static float rounding_at(const struct mcp_launch *launch)
-{
-    const int64_t *d = launch->op->dims, step = launch->rank->inputs.step;
-    if (step < d[2] || d[3] <= d[2])
-        return 0;
-    return step >= d[3] ? 1 : (float)((double)(step - d[2] + 1) / (double)(d[3] - d[2] + 1));
-}
 
 /* values += rounding (what 16 bits make of them - values) */
 static void round_towards(enum mcp_dtype dtype, float rounding, int count, float *values)
@@ -70,7 +61,7 @@ void mcp_cpu_embedding_forward(const struct mcp_launch *launch)
     const int32_t *ids = launch->reads[0];
     struct lookup l = {
         .table = mcp_weight_view(launch, 1, 0), .out = mcp_write_view(launch, 0), .columns = d[1]};
-    l.rounding = rounding_at(launch);
+    l.rounding = mcp_rounding_share(launch);
     if (launch->rank->at.tensor == 0) /* outputs of the tensor group are summed */
         l.positions = mcp_positions_view(launch, mcp_read_view(launch, launch->op->num_reads - 1));
 #pragma omp parallel for schedule(static) if (d[0] * d[1] > MCP_SERIAL)

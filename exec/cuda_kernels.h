@@ -209,6 +209,7 @@ struct mcp_cuda_embedding {
     struct mcp_cuda_array rows;      /* [tokens][columns]; backward: their gradients */
     int64_t tokens, columns;
     int64_t first_id, vocab_local;
+    float rounding; /* of fp32 tables: how much of what 16 bits do to them is done first, 0 to 1 */
     struct mcp_cuda_tokens place; /* of one rank */
 };
 /* rows = table[id], 0 where another rank has it, + positions. Moves 2, with positions 3. */

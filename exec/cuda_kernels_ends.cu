@@ -10,6 +10,22 @@ static __device__ __forceinline__ int64_t local_row(int32_t id, int64_t first, i
 
 /* --- embedding --- */
 
+/* x += rounding (what 16 bits make of them - x) */
+template <int N>
+static __device__ __forceinline__ void round_towards(const struct mcp_cuda_embedding &op,
+                                                     float (&x)[N])
+{
+    const bool half = op.rows.format == MCP_CUDA_F16;
+    if (op.rounding <= 0)
+        return;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float rounded = half ? __half2float(__float2half_rn(x[i]))
+                                   : __bfloat162float(__float2bfloat16_rn(x[i]));
+        x[i] += op.rounding * (rounded - x[i]);
+    }
+}
+
 /* A block has a token. */
 template <int N> static __global__ void embedding(struct mcp_cuda_embedding op)
 {
@@ -20,6 +36,8 @@ template <int N> static __global__ void embedding(struct mcp_cuda_embedding op)
         if (row >= 0)
             mcp_load(op.table, row * op.columns + c, x);
         mcp_load_or(op.positions, position * op.columns + c, 0, more);
+        round_towards(op, x);
+        round_towards(op, more); /* apart: their sum rounds otherwise */
 #pragma unroll
         for (int i = 0; i < N; i++)
             x[i] += more[i];

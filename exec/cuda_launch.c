@@ -39,6 +39,7 @@ const struct mcp_cuda_kernel mcp_cuda_kernels[MCP_NUM_FUNCTIONS] = {
     [MCP_FN_UNPERMUTE] = {mcp_cuda_launch_unpermute, NULL},
     [MCP_FN_UNPERMUTE_BACKWARD] = {mcp_cuda_launch_unpermute_backward, NULL},
     [MCP_FN_EMBEDDING_FORWARD] = {mcp_cuda_launch_embedding, NULL},
+    [MCP_FN_EMBEDDING_MIXED_FORWARD] = {mcp_cuda_launch_embedding, NULL},
     [MCP_FN_EMBEDDING_BACKWARD] = {mcp_cuda_launch_embedding_backward, NULL},
     [MCP_FN_LOSS_MAX] = {mcp_cuda_launch_loss_max, NULL},
     [MCP_FN_LOSS_SUMS] = {mcp_cuda_launch_loss_sums, NULL},

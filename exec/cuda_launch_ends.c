@@ -17,11 +17,13 @@ static struct mcp_cuda_embedding embedding_of(const struct mcp_launch *launch)
 }
 
 /* reads ids, table, what else the layer trains if that lies elsewhere; writes rows. Learned
- * positions are added by one rank: the tensor group's outputs are summed. */
+ * positions are added by one rank: the tensor group's outputs are summed. Mixed: the same of
+ * tables in fp32, which become what 16 bits would hold. */
 void mcp_cuda_launch_embedding(const struct mcp_cuda_call *call)
 {
     const struct mcp_launch *launch = call->launch;
     struct mcp_cuda_embedding op = embedding_of(launch);
+    op.rounding = mcp_rounding_share(launch);
     op.ids = launch->reads[0];
     op.table = mcp_cuda_array_of(mcp_weight_view(launch, 1, 0));
     op.rows = mcp_cuda_written(call, 0);

@@ -152,3 +152,12 @@ struct mcp_view mcp_positions_view(const struct mcp_launch *launch, struct mcp_v
         return (struct mcp_view){0};
     return mcp_view_at(buffer, mcp_weight_offset(launch->type, (int)part - 1, 0));
 }
+
+/* From the step dims[2] on, all of it from dims[3] on; 0 where there are none. */
+float mcp_rounding_share(const struct mcp_launch *launch)
+{
+    const int64_t *d = launch->op->dims, step = launch->rank->inputs.step;
+    if (step < d[2] || d[3] <= d[2])
+        return 0;
+    return step >= d[3] ? 1 : (float)((double)(step - d[2] + 1) / (double)(d[3] - d[2] + 1));
+}

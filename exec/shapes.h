@@ -66,5 +66,8 @@ int64_t mcp_first_id(const struct mcp_launch *launch);
 int64_t mcp_true_columns(const struct mcp_launch *launch, int64_t columns);
 /* Learned positions in the buffer that has them; data NULL: there are none. */
 struct mcp_view mcp_positions_view(const struct mcp_launch *launch, struct mcp_view buffer);
+/* Of an embedding: how much of what rounding does to fp32 tables is done in this step: 0 nothing,
+ * 1 all of it. */
+float mcp_rounding_share(const struct mcp_launch *launch);
 
 #endif

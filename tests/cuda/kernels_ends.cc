@@ -74,6 +74,37 @@ TEST(ends_embedding)
             check_embedding(c, format);
 }
 
+/* A table in fp32 has 1 + 7 parts of 16 to the next number of 16 bits, a position 3 parts, or the
+ * other way round: their sum is nearer to that number; of the two rounded, or mostly so, to 1. */
+static void check_mixed(mcp_cuda_format format, int64_t columns, bool swapped, float rounding)
+{
+    const double part = kit_rounding(format) / 8, values[2] = {1 + 7 * part, 3 * part};
+    const double next = rounding < 0.3f ? 1 + 16 * part : 1;
+    kit_memory<int32_t> ids(1);
+    kit_array table(MCP_CUDA_F32, columns), positions(MCP_CUDA_F32, columns), rows(format, columns);
+    ids[0] = 0;
+    for (int64_t i = 0; i < columns; i++) {
+        table.set(i, values[swapped]);
+        positions.set(i, values[!swapped]);
+    }
+    struct mcp_cuda_embedding op = {};
+    op.ids = ids, op.table = table, op.positions = positions, op.rows = rows;
+    op.tokens = op.vocab_local = 1, op.columns = columns, op.rounding = rounding;
+    op.place = {0, 1, 1, false, 1, 1};
+    mcp_cuda_embedding(&op, kit_queue());
+    kit_compare(rows.values(), std::vector<double>((size_t)columns, next), {0, 0},
+                "%d columns, %g mixed in, swapped %d", (int)columns, (double)rounding, swapped);
+}
+
+TEST(ends_embedding_mixed)
+{
+    for (mcp_cuda_format format : {MCP_CUDA_BF16, MCP_CUDA_F16})
+        for (int64_t columns : {9, 16})
+            for (float rounding : {0.0f, 0.2f, 0.4f, 1.0f})
+                for (bool swapped : {false, true})
+                    check_mixed(format, columns, swapped, rounding);
+}
+
 /* --- loss --- */
 
 struct loss_case {

@@ -4,8 +4,10 @@
  *     ranks FILE [CASE | NAME]
  *
  * writes a line a case: its number, how far its losses and gradients' norms are from those of one
- * rank on CPUs, and its last loss; then, or first, what drops of waits do (ranks_drops.c), of
- * one plan by NAME. */
+ * rank on CPUs, and its last loss. Without CASE or NAME before them: "lacks NAME FORMAT" for what
+ * one backend has a kernel for and the other has none; "mixed", as a case, of embeddings in fp32
+ * beside bf16; what drops of waits do (ranks_drops.c), of one plan by NAME. */
+#include "exec/cuda_backend.h"
 #include "tests/cuda/ranks_world.h"
 
 #include <math.h>
@@ -107,6 +109,58 @@ static void run_case(int number, int steps, const struct reference *want, FILE *
     mcp_arena_free(run.arena);
 }
 
+/* --- embeddings in fp32 for a step, then half of what bf16 makes of them --- */
+
+static void plan_mixed(struct run *run, const struct ranks_case *c)
+{
+    struct mcp_error refused = {"a case of embeddings is not legal"};
+    if (!plan_model(run, c, NULL, SHORT_SEQUENCE))
+        stop(&refused, "mixed");
+    run->job.precision = MCP_PRECISION_BF16;
+    run->job.fp32_embedding_steps = 1;
+    build_program(run);
+}
+
+static void run_mixed(struct mcp_cpu_world *cpu, FILE *out)
+{
+    const struct ranks_case c = {.model = RANKS_GPT2,
+                                 .tensor = 2,
+                                 .context = 1,
+                                 .pipeline = 1,
+                                 .data = 1,
+                                 .expert = 1,
+                                 .schedule = MCP_1F1B,
+                                 .virtual_stages = 1,
+                                 .microbatch_size = 2};
+    const struct ranks_case alone = ranks_alone(c.model);
+    struct mcp_step_report report;
+    double want[SHORT];
+    struct run run;
+    struct training got = {.steps = SHORT};
+    struct world world = {.planned = &run, .ranks = ranks_world(&c), .live = live, .context = &got};
+    plan_mixed(&run, &alone);
+    begin(&run, cpu, true, 0);
+    for (int step = 0; step < SHORT; step++) {
+        train_step(&run, step, &report);
+        want[step] = report.loss;
+    }
+    end(&run);
+    plan_mixed(&run, &c);
+    run_world(&world);
+    fprintf(out, "mixed %.3g\n", apart(got.losses, want, SHORT));
+    mcp_arena_free(run.arena);
+}
+
+/* What runs on CPUs runs on GPUs. */
+static void compare_tables(FILE *out)
+{
+    for (int f = 0; f < MCP_NUM_FUNCTIONS; f++)
+        for (int dtype = 0; dtype < MCP_NUM_DTYPES; dtype++)
+            if (mcp_cpu_backend.supports((enum mcp_function)f, (enum mcp_dtype)dtype) !=
+                mcp_cuda_backend.supports((enum mcp_function)f, (enum mcp_dtype)dtype))
+                fprintf(out, "lacks %s %s\n", mcp_functions[f].name, mcp_dtype_names[dtype]);
+}
+
 int main(int argc, char **argv)
 {
     struct mcp_arena *arena = mcp_arena_new();
@@ -119,6 +173,10 @@ int main(int argc, char **argv)
     FILE *out = argc > 1 ? fopen(argv[1], "w") : stdout;
     if (out == NULL)
         return 1;
+    if (argc <= 2) {
+        compare_tables(out);
+        run_mixed(cpu, out);
+    }
     if (argc > 2 ? *end != '\0' : ranks_every() == 1)
         run_drops(out, argc > 2 ? argv[2] : NULL);
     for (int i = 0; i < ranks_num_cases; i++)
