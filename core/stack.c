@@ -38,6 +38,7 @@ static const struct field fields[] = {
     AMOUNT(fp8_cast_factor),
     RATE(fp8_matmul_frac),
     OTHER(FLAG, fused_casts),
+    OTHER(SWITCH, fused_epilogues),
     FRAC(tensor_overlap_frac),
     FRAC(data_overlap_frac),
     FRAC(pipeline_overlap_frac),

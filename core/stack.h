@@ -48,6 +48,7 @@ struct mcp_stack {
     double fp8_matmul_frac;    /* rate factor of the scaling mode (row-wise < 1) */
     bool cuda_graph;           /* steps are replayed from graphs */
     bool fused_casts;          /* casts ride on the producers of their inputs */
+    bool fused_epilogues;      /* products add biases and apply GELU; false where no file says */
     /* overlap: share of the communication hidden when the plan switches it on */
     double tensor_overlap_frac;
     double data_overlap_frac;

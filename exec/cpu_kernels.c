@@ -7,6 +7,8 @@
 
 const struct mcp_cpu_kernel mcp_cpu_kernels[MCP_NUM_FUNCTIONS] = {
     [MCP_FN_MATMUL_NT] = {mcp_cpu_matmul_nt, FLOATS},
+    [MCP_FN_MATMUL_NT_BIAS] = {mcp_cpu_matmul_nt_bias, FLOATS},
+    [MCP_FN_MATMUL_NT_GELU] = {mcp_cpu_matmul_nt_gelu, FLOATS},
     [MCP_FN_MATMUL_NN] = {mcp_cpu_matmul_nn, FLOATS},
     [MCP_FN_MATMUL_TN_ACCUMULATE] = {mcp_cpu_matmul_tn, FLOATS},
     [MCP_FN_GROUPED_NT] = {mcp_cpu_grouped_nt, FLOATS},

@@ -230,3 +230,45 @@ void mcp_cpu_activation_backward(const struct mcp_launch *launch)
     if (launch->op->weight != MCP_NO_WEIGHT)
         mcp_add_column_sums(b.d_up, b.in.rows, b.stride, b.stride, mcp_gradient_view(launch, 1, 0));
 }
+
+/* --- epilogues of products --- */
+
+/* Of one row: y += bias; and GELU of the sum before it is rounded, as of a product that has not
+ * been stored yet. */
+static void end_row(const struct mcp_launch *launch, struct mcp_view bias, bool gelu, int64_t row)
+{
+    const int64_t columns = launch->op->dims[1];
+    const struct mcp_view y = mcp_write_view(launch, 0);
+    for (int64_t c = 0; c < columns; c += MCP_CHUNK) {
+        float sum[MCP_CHUNK], active[MCP_CHUNK], slope[MCP_CHUNK];
+        int count = mcp_chunk(columns - c);
+        load(y, row * columns + c, bias, c, count, sum);
+        mcp_put(y, row * columns + c, count, sum);
+        if (!gelu)
+            continue;
+        gelu_tanh(count, sum, active, slope);
+        mcp_put(mcp_write_view(launch, 1), row * columns + c, count, active);
+    }
+}
+
+static void multiply_and_end(const struct mcp_launch *launch, bool gelu)
+{
+    const int64_t *d = launch->op->dims;
+    const struct mcp_view bias = mcp_epilogue_bias(launch);
+    mcp_cpu_matmul_nt(launch);
+#pragma omp parallel for schedule(static) if (d[0] * d[1] > MCP_SERIAL)
+    for (int64_t row = 0; row < d[0]; row++)
+        end_row(launch, bias, gelu, row);
+}
+
+/* reads x, weights and bias; writes y */
+void mcp_cpu_matmul_nt_bias(const struct mcp_launch *launch)
+{
+    multiply_and_end(launch, false);
+}
+
+/* The same; writes y, GELU of y */
+void mcp_cpu_matmul_nt_gelu(const struct mcp_launch *launch)
+{
+    multiply_and_end(launch, true);
+}

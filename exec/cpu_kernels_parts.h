@@ -68,6 +68,8 @@ void mcp_cpu_add(const struct mcp_launch *launch);
 void mcp_cpu_copy(const struct mcp_launch *launch);
 void mcp_cpu_activation_forward(const struct mcp_launch *launch);
 void mcp_cpu_activation_backward(const struct mcp_launch *launch);
+void mcp_cpu_matmul_nt_bias(const struct mcp_launch *launch);
+void mcp_cpu_matmul_nt_gelu(const struct mcp_launch *launch);
 /* cpu_kernels_experts.c */
 void mcp_cpu_router_top_k(const struct mcp_launch *launch);
 void mcp_cpu_router_top_k_backward(const struct mcp_launch *launch);

@@ -13,7 +13,7 @@
 /* What an algorithm is chosen by; compared byte by byte, so without gaps. */
 struct shape {
     int64_t m, n, k;
-    int32_t alignment[3]; /* bytes: of a, b, c */
+    int32_t alignment[5]; /* bytes: of a, b, c, the bias, what comes before GELU; 0: none */
     unsigned char type, c_type;
     unsigned char a_transposed, b_transposed;
 };
@@ -107,6 +107,28 @@ static enum mcp_status check_types(const struct mcp_cuda_product *p, struct mcp_
                     mcp_dtype_names[p->c.dtype]);
 }
 
+static bool has_epilogue(const struct mcp_cuda_product *p)
+{
+    return p->bias.data != NULL || p->before_gelu.data != NULL;
+}
+
+static enum mcp_status check_epilogue(const struct mcp_cuda_product *p, struct mcp_error *err)
+{
+    const struct mcp_cuda_matrix *operands[2] = {&p->bias, &p->before_gelu};
+    if (!has_epilogue(p))
+        return MCP_OK;
+    if (p->accumulate || p->k == 0 || (p->before_gelu.data != NULL && p->n % 8 != 0))
+        return mcp_fail(err, MCP_RUN_FAILURE,
+                        "cuBLASLt has no epilogue for a product of %lld x %lld x %lld",
+                        (long long)p->m, (long long)p->n, (long long)p->k);
+    for (int i = 0; i < 2; i++)
+        if (operands[i]->data != NULL && operands[i]->dtype != p->c.dtype)
+            return mcp_fail(err, MCP_RUN_FAILURE,
+                            "cuBLASLt has no epilogue of %s for results of %s",
+                            mcp_dtype_names[operands[i]->dtype], mcp_dtype_names[p->c.dtype]);
+    return MCP_OK;
+}
+
 static int32_t alignment_of(const void *data)
 {
     uintptr_t bits = (uintptr_t)data | 256;
@@ -123,6 +145,10 @@ static struct shape shape_of(const struct mcp_cuda_product *p)
     shape.alignment[0] = alignment_of(p->a.data);
     shape.alignment[1] = alignment_of(p->b.data);
     shape.alignment[2] = alignment_of(p->c.data);
+    if (p->bias.data != NULL)
+        shape.alignment[3] = alignment_of(p->bias.data);
+    if (p->before_gelu.data != NULL)
+        shape.alignment[4] = alignment_of(p->before_gelu.data);
     shape.type = (unsigned char)p->a.dtype;
     shape.c_type = (unsigned char)p->c.dtype;
     shape.a_transposed = p->a.transposed;
@@ -150,6 +176,44 @@ static enum mcp_status set_transposed(cublasLtMatmulDesc_t description,
                  "describing a product", err);
 }
 
+static enum mcp_status set_pointer(cublasLtMatmulDesc_t description,
+                                   cublasLtMatmulDescAttributes_t which, const void *pointer,
+                                   struct mcp_error *err)
+{
+    if (pointer == NULL)
+        return MCP_OK;
+    return check(cublasLtMatmulDescSetAttribute(description, which, &pointer, sizeof pointer),
+                 "describing an epilogue", err);
+}
+
+/* Where this product's lie: an algorithm is chosen for their alignment. */
+static enum mcp_status point(cublasLtMatmulDesc_t description, const struct mcp_cuda_product *p,
+                             struct mcp_error *err)
+{
+    MCP_TRY(set_pointer(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p->bias.data, err));
+    return set_pointer(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p->before_gelu.data,
+                       err);
+}
+
+static enum mcp_status describe_epilogue(cublasLtMatmulDesc_t description,
+                                         const struct mcp_cuda_product *p, struct mcp_error *err)
+{
+    const bool biased = p->bias.data != NULL, gelu = p->before_gelu.data != NULL;
+    const cublasLtEpilogue_t epilogue = !gelu    ? CUBLASLT_EPILOGUE_BIAS
+                                        : biased ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+                                                 : CUBLASLT_EPILOGUE_GELU_AUX;
+    if (!has_epilogue(p))
+        return MCP_OK;
+    MCP_TRY(check(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                                 &epilogue, sizeof epilogue),
+                  "describing an epilogue", err));
+    if (gelu)
+        MCP_TRY(check(cublasLtMatmulDescSetAttribute(
+                          description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p->n, sizeof p->n),
+                      "describing an epilogue", err));
+    return point(description, p, err);
+}
+
 /* Of a row-major [rows][columns], or where it lies transposed [columns][rows]. */
 static enum mcp_status new_layout(const struct mcp_cuda_matrix *matrix, int64_t rows,
                                   int64_t columns, cublasLtMatrixLayout_t *out,
@@ -169,6 +233,7 @@ static enum mcp_status describe(struct choice *choice, const struct mcp_cuda_pro
                   "describing a product", err));
     MCP_TRY(set_transposed(choice->description, CUBLASLT_MATMUL_DESC_TRANSA, p->b.transposed, err));
     MCP_TRY(set_transposed(choice->description, CUBLASLT_MATMUL_DESC_TRANSB, p->a.transposed, err));
+    MCP_TRY(describe_epilogue(choice->description, p, err));
     MCP_TRY(new_layout(&p->a, p->m, p->k, &choice->a, err));
     MCP_TRY(new_layout(&p->b, p->k, p->n, &choice->b, err));
     return new_layout(&p->c, p->m, p->n, &choice->c, err);
@@ -218,7 +283,11 @@ static enum mcp_status choose(struct mcp_cuda_blas *blas, struct choice *choice,
                                        choice->c, choice->c, blas->preference, 1, &result, &found);
     if (code == CUBLAS_STATUS_SUCCESS && found == 0)
         code = CUBLAS_STATUS_NOT_SUPPORTED;
-    MCP_TRY(check(code, "choosing an algorithm", err));
+    MCP_TRY(check(code,
+                  has_epilogue(p) ? "choosing an algorithm for a product with an epilogue, which "
+                                    "stacks without fused_epilogues have none of"
+                                  : "choosing an algorithm",
+                  err));
     choice->algorithm = result.algo;
     choice->made = true;
     return MCP_OK;
@@ -234,6 +303,7 @@ enum mcp_status mcp_cuda_blas_multiply(struct mcp_cuda_blas *blas, const struct 
 {
     const float one = 1, beta = p->accumulate ? 1 : 0;
     MCP_TRY(check_types(p, err));
+    MCP_TRY(check_epilogue(p, err));
     if (p->m == 0 || p->n == 0 || (p->k == 0 && p->accumulate))
         return MCP_OK;
     if (p->k == 0)
@@ -242,6 +312,7 @@ enum mcp_status mcp_cuda_blas_multiply(struct mcp_cuda_blas *blas, const struct 
     struct choice *choice = slot_of(blas, &shape);
     if (!choice->made || memcmp(&choice->shape, &shape, sizeof shape) != 0)
         MCP_TRY(choose(blas, choice, p, &shape, err));
+    MCP_TRY(point(choice->description, p, err));
     return check(cublasLtMatmul(blas->handle, choice->description, &one, p->b.data, choice->b,
                                 p->a.data, choice->a, &beta, p->c.data, choice->c, p->c.data,
                                 choice->c, &choice->algorithm, blas->workspace,

@@ -7,14 +7,19 @@
  * Entry points of the library, all that is used of it:
  *   cublasLtCreate cublasLtDestroy cublasLtGetStatusString
  *   cublasLtMatmulDescCreate (CUBLAS_COMPUTE_32F, CUDA_R_32F) cublasLtMatmulDescDestroy
- *   cublasLtMatmulDescSetAttribute (CUBLASLT_MATMUL_DESC_TRANSA, _TRANSB: CUBLAS_OP_N, _T)
+ *   cublasLtMatmulDescSetAttribute (CUBLASLT_MATMUL_DESC_TRANSA, _TRANSB: CUBLAS_OP_N, _T;
+ *   _EPILOGUE: CUBLASLT_EPILOGUE_BIAS, _GELU_AUX, _GELU_AUX_BIAS; _BIAS_POINTER,
+ *   _EPILOGUE_AUX_POINTER, _EPILOGUE_AUX_LD; types of both: that of D)
  *   cublasLtMatrixLayoutCreate cublasLtMatrixLayoutDestroy (CUDA_R_32F, _16BF, _16F; column
  *   order, no batches)
  *   cublasLtMatmulPreferenceCreate cublasLtMatmulPreferenceDestroy
  *   cublasLtMatmulPreferenceSetAttribute (CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
  *   _MIN_ALIGNMENT_A_BYTES, _B_, _C_, _D_; _REDUCTION_SCHEME_MASK)
  *   cublasLtMatmulAlgoGetHeuristic (one result) cublasLtMatmul (C and D are one; alpha 1, beta 0
- *   or 1, on the host; no epilogue) */
+ *   or 1, on the host)
+ *
+ * Gradients of biases are sums of their own: epilogues BGRADA and BGRADB overwrite, where those
+ * of microbatches add up. */
 #ifndef MCP_EXEC_CUDA_BLAS_H
 #define MCP_EXEC_CUDA_BLAS_H
 
@@ -42,6 +47,9 @@ struct mcp_cuda_product {
     struct mcp_cuda_matrix b; /* [k][n], of a's dtype */
     struct mcp_cuda_matrix c; /* [m][n], never transposed; fp32, or of a's dtype */
     bool accumulate;          /* c += a b, else c = a b */
+    /* Epilogues, of c's dtype and not where it accumulates; data NULL: none. */
+    struct mcp_cuda_matrix bias;        /* [n], added to each row */
+    struct mcp_cuda_matrix before_gelu; /* [m][n], n a multiple of 8: what c is GELU by tanh of */
 };
 
 /* Queues the product on `stream`: always the same of one struct mcp_cuda_blas. Without rows or

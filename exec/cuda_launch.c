@@ -3,6 +3,8 @@
 
 const struct mcp_cuda_kernel mcp_cuda_kernels[MCP_NUM_FUNCTIONS] = {
     [MCP_FN_MATMUL_NT] = {.multiply = mcp_cuda_matmul_nt},
+    [MCP_FN_MATMUL_NT_BIAS] = {.multiply = mcp_cuda_matmul_nt_bias},
+    [MCP_FN_MATMUL_NT_GELU] = {.multiply = mcp_cuda_matmul_nt_gelu},
     [MCP_FN_MATMUL_NN] = {.multiply = mcp_cuda_matmul_nn},
     [MCP_FN_MATMUL_TN_ACCUMULATE] = {.multiply = mcp_cuda_matmul_tn},
     [MCP_FN_GROUPED_NT] = {.multiply = mcp_cuda_grouped_nt},

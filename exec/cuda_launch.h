@@ -41,6 +41,8 @@ struct mcp_cuda_tokens mcp_cuda_all_tokens(const struct mcp_launch *launch);
 
 /* cuda_launch_products.c */
 enum mcp_status mcp_cuda_matmul_nt(const struct mcp_cuda_call *call, struct mcp_error *err);
+enum mcp_status mcp_cuda_matmul_nt_bias(const struct mcp_cuda_call *call, struct mcp_error *err);
+enum mcp_status mcp_cuda_matmul_nt_gelu(const struct mcp_cuda_call *call, struct mcp_error *err);
 enum mcp_status mcp_cuda_matmul_nn(const struct mcp_cuda_call *call, struct mcp_error *err);
 enum mcp_status mcp_cuda_matmul_tn(const struct mcp_cuda_call *call, struct mcp_error *err);
 enum mcp_status mcp_cuda_grouped_nt(const struct mcp_cuda_call *call, struct mcp_error *err);

@@ -26,20 +26,23 @@ struct rows {
 };
 
 /* dims M, N, K: y[M, N] = x[M, K] w[N, K]^T */
-static enum mcp_status forward(const struct mcp_cuda_call *call, struct rows rows,
-                               struct mcp_error *err)
+static struct mcp_cuda_product forward_of(const struct mcp_launch *launch, struct rows rows)
 {
-    const struct mcp_launch *launch = call->launch;
     const int64_t *d = launch->op->dims;
     struct mcp_view x = mcp_view_at(mcp_read_view(launch, 0), rows.first * d[2]);
     struct mcp_view y = mcp_view_at(mcp_write_view(launch, 0), rows.first * d[1]);
-    const struct mcp_cuda_product product = {
-        .m = rows.count,
-        .n = d[1],
-        .k = d[2],
-        .a = matrix_of(x, false),
-        .b = matrix_of(weights_of(launch, rows.expert, d[2]), true),
-        .c = matrix_of(y, false)};
+    return (struct mcp_cuda_product){.m = rows.count,
+                                     .n = d[1],
+                                     .k = d[2],
+                                     .a = matrix_of(x, false),
+                                     .b = matrix_of(weights_of(launch, rows.expert, d[2]), true),
+                                     .c = matrix_of(y, false)};
+}
+
+static enum mcp_status forward(const struct mcp_cuda_call *call, struct rows rows,
+                               struct mcp_error *err)
+{
+    const struct mcp_cuda_product product = forward_of(call->launch, rows);
     return mcp_cuda_blas_multiply(call->blas, &product, call->queue->stream, err);
 }
 
@@ -83,6 +86,26 @@ static enum mcp_status weight_gradient(const struct mcp_cuda_call *call, struct 
 enum mcp_status mcp_cuda_matmul_nt(const struct mcp_cuda_call *call, struct mcp_error *err)
 {
     return forward(call, (struct rows){0, 0, call->launch->op->dims[0]}, err);
+}
+
+/* reads x, weights and bias; writes y */
+enum mcp_status mcp_cuda_matmul_nt_bias(const struct mcp_cuda_call *call, struct mcp_error *err)
+{
+    const struct mcp_launch *launch = call->launch;
+    struct mcp_cuda_product product = forward_of(launch, (struct rows){0, 0, launch->op->dims[0]});
+    product.bias = matrix_of(mcp_epilogue_bias(launch), false);
+    return mcp_cuda_blas_multiply(call->blas, &product, call->queue->stream, err);
+}
+
+/* The same; writes y, GELU of y */
+enum mcp_status mcp_cuda_matmul_nt_gelu(const struct mcp_cuda_call *call, struct mcp_error *err)
+{
+    const struct mcp_launch *launch = call->launch;
+    struct mcp_cuda_product product = forward_of(launch, (struct rows){0, 0, launch->op->dims[0]});
+    product.bias = matrix_of(mcp_epilogue_bias(launch), false);
+    product.before_gelu = product.c;
+    product.c = matrix_of(mcp_write_view(launch, 1), false);
+    return mcp_cuda_blas_multiply(call->blas, &product, call->queue->stream, err);
 }
 
 enum mcp_status mcp_cuda_matmul_nn(const struct mcp_cuda_call *call, struct mcp_error *err)

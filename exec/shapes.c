@@ -44,11 +44,20 @@ struct mcp_norm_shape mcp_norm_shape_of(const struct mcp_launch *launch, struct 
 
 /* --- an MLP's activation --- */
 
+/* Backward with the gradients of a bias need not read it: a product may have added it. */
+static bool reads_weights(const struct mcp_launch *launch)
+{
+    const struct mcp_op *op = launch->op;
+    return op->weight != MCP_NO_WEIGHT && op->num_reads > 0 &&
+           mcp_operand_buffer(launch->rank->program, launch->type, op->reads[op->num_reads - 1])
+                   ->kind == MCP_BUFFER_WEIGHT;
+}
+
 struct mcp_mlp_inputs mcp_mlp_inputs_of(const struct mcp_launch *launch, int first,
                                         const int32_t *sizes)
 {
     const struct mcp_layer_facts *facts = &launch->type->facts;
-    bool biased = launch->op->weight != MCP_NO_WEIGHT;
+    bool biased = reads_weights(launch);
     int operands = launch->op->num_reads - first - (sizes != NULL) - biased;
     struct mcp_mlp_inputs in = {.rows = launch->op->dims[0],
                                 .width = launch->op->dims[1],

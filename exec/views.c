@@ -49,6 +49,15 @@ struct mcp_view mcp_gradient_view(const struct mcp_launch *launch, int index, in
                        part_offset(launch, launch->op->writes[index], copy));
 }
 
+struct mcp_view mcp_epilogue_bias(const struct mcp_launch *launch)
+{
+    const int64_t *d = launch->op->dims;
+    if (d[5] == 0)
+        return (struct mcp_view){.data = NULL};
+    return mcp_view_at(mcp_read_view(launch, 1),
+                       mcp_weight_offset(launch->type, (int)d[5] - 1, 0) + d[4]);
+}
+
 const struct mcp_weight *mcp_launch_weight(const struct mcp_launch *launch)
 {
     int part = launch->op->weight;

@@ -19,6 +19,8 @@ struct mcp_view mcp_write_view(const struct mcp_launch *launch, int index);
  * `copy`. Without a part: the buffer from its start. */
 struct mcp_view mcp_weight_view(const struct mcp_launch *launch, int index, int copy);
 struct mcp_view mcp_gradient_view(const struct mcp_launch *launch, int index, int copy);
+/* Of a product with an epilogue: the bias, from the first row that the op uses; data NULL: none. */
+struct mcp_view mcp_epilogue_bias(const struct mcp_launch *launch);
 const struct mcp_weight *mcp_launch_weight(const struct mcp_launch *launch); /* NULL: none */
 struct mcp_view mcp_view_at(struct mcp_view view, int64_t element);
 

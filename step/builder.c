@@ -1,6 +1,7 @@
 /* step/builder.c: emitting ops, declaring values and weights, linear layers. */
 #include "step/builder.h"
 
+#include "core/stack.h"
 #include "step/constants.h"
 
 #include <assert.h>
@@ -372,6 +373,25 @@ void mcp_linear_forward(struct mcp_builder *b, const struct mcp_linear *linear, 
                     .reads = {input, mcp_weights_of(b, linear->weight), linear->sizes},
                     .writes = {y},
                     .dims = {linear->m, linear->n, linear->k, linear->groups, linear->first_row}});
+}
+
+/* Of operands that no cast comes between. */
+bool mcp_fuses_epilogues(const struct mcp_builder *b)
+{
+    return b->question->stack->fused_epilogues && b->matmul == b->activation;
+}
+
+void mcp_linear_epilogue(struct mcp_builder *b, const struct mcp_linear *linear, int bias,
+                         struct mcp_ref x, const struct mcp_ref out[2])
+{
+    mcp_emit(b, (struct mcp_call){
+                    .function = out[1].set ? MCP_FN_MATMUL_NT_GELU : MCP_FN_MATMUL_NT_BIAS,
+                    .dtype = b->matmul,
+                    .has_dtype = true,
+                    .weight = linear->weight,
+                    .reads = {x, mcp_weights_of(b, linear->weight)},
+                    .writes = {out[0], out[1]},
+                    .dims = {linear->m, linear->n, linear->k, 1, linear->first_row, bias}});
 }
 
 void mcp_linear_input_gradient(struct mcp_builder *b, const struct mcp_linear *linear,

@@ -142,6 +142,11 @@ struct mcp_linear {
 struct mcp_linear mcp_linear_of(int weight, int64_t m, int64_t n, int64_t k);
 void mcp_linear_forward(struct mcp_builder *b, const struct mcp_linear *linear, struct mcp_ref x,
                         struct mcp_ref y);
+/* Products that do what comes after them as they store (the stack's fused_epilogues): y = x w^T +
+ * bias; and, where `active` is set, active = GELU by tanh of y. `bias`: a part, 0 for none. */
+bool mcp_fuses_epilogues(const struct mcp_builder *b);
+void mcp_linear_epilogue(struct mcp_builder *b, const struct mcp_linear *linear, int bias,
+                         struct mcp_ref x, const struct mcp_ref out[2]);
 void mcp_linear_input_gradient(struct mcp_builder *b, const struct mcp_linear *linear,
                                struct mcp_ref dy, struct mcp_ref dx);
 void mcp_linear_weight_gradient(struct mcp_builder *b, const struct mcp_linear *linear,

@@ -2,7 +2,7 @@
  * dimensions mean, and how much it reads and writes.
  *
  * dims by code (unused ones are 0)
- *   matmul      M, N, K, groups                        C[M,N] per group
+ *   matmul      M, N, K, groups, first row of the weight part      C[M,N] per group
  *   attention   batch x heads, pairs, head_dim, value_head_dim, queries, keys
  *               pairs = (query, key) pairs computed per head
  *   scan        batch x heads, tokens, state_size, head_dim, batch x groups, chunk_size
@@ -31,6 +31,9 @@
  *   decompress_signs          elements, 1, first moment in the state
  *   quantise, dequantise      rows, columns: blocks of MCP_QUANTISED_BLOCK of a row have a scale
  *   pack_heads, unpack_heads  tokens, columns, ranks, columns of the first band (0: one)
+ *   matmul_nt_bias, matmul_nt_gelu   the part of the bias + 1 (0: none), which lies in the buffer of
+ *                             the weights and is read from the same row on; _gelu writes what it
+ *                             adds up, then GELU by tanh of that
  *   embedding_mixed_forward   tokens, columns; up to which step of the run what is looked up in
  *                             fp32 stays so, and from which on it is rounded as the rest is
  *   load_microbatch           tokens, 1, how many tokens ahead
@@ -62,6 +65,8 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
  *   further bytes moved per element, kernel launches; transfers' start-up is latency) */
 #define MCP_FUNCTIONS(X)                                                                           \
     X(MATMUL_NT, "matmul_nt", MATMUL, 0, 0, 1)                                                     \
+    X(MATMUL_NT_BIAS, "matmul_nt_bias", MATMUL, 0, 0, 1)                                           \
+    X(MATMUL_NT_GELU, "matmul_nt_gelu", MATMUL, 0, 0, 1)                                           \
     X(MATMUL_NN, "matmul_nn", MATMUL, 0, 0, 1)                                                     \
     X(MATMUL_TN_ACCUMULATE, "matmul_tn_accumulate", MATMUL, 0, 0, 1)                               \
     X(MATMUL_TN, "matmul_tn", MATMUL, 0, 0, 1)                                                     \

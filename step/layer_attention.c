@@ -166,9 +166,32 @@ static int64_t latent_columns(const struct mcp_builder *b, const struct mcp_atte
     return b->kind->q_lora_rank + b->kind->kv_lora_rank + 4 * v->query_columns;
 }
 
+/* Are there only biases between the product and queries, keys and values? Two products write
+ * those at once then. */
+static bool projects_apart(const struct mcp_builder *b, const struct mcp_attention_values *v)
+{
+    return mcp_fuses_epilogues(b) && v->qkv_bias > 0 && b->model->position != MCP_POSITION_ROTARY &&
+           !norms_queries(b->kind) && v->gate_columns == 0 && !b->kind->keys_are_values;
+}
+
+static void project_apart(struct mcp_builder *b, const struct mcp_attention_values *v,
+                          struct mcp_ref x)
+{
+    struct mcp_linear queries = v->qkv, others = v->qkv;
+    queries.n = v->query_columns;
+    others.n = v->kv_columns;
+    others.first_row = v->query_columns;
+    mcp_linear_epilogue(b, &queries, v->qkv_bias, x, (struct mcp_ref[2]){mcp_at(b, v->query)});
+    mcp_linear_epilogue(b, &others, v->qkv_bias, x, (struct mcp_ref[2]){mcp_at(b, v->kv)});
+}
+
 static void project_forward(struct mcp_builder *b, struct mcp_attention_values *v, struct mcp_ref x)
 {
     int64_t tokens = b->tokens;
+    if (projects_apart(b, v)) {
+        project_apart(b, v, x);
+        return;
+    }
     struct mcp_ref raw = norms_queries(b->kind)
                              ? mcp_at(b, v->raw)
                              : mcp_scratch_activation(b, "qkv", tokens, v->qkv.n);

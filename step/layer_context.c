@@ -62,6 +62,15 @@ static void shift(struct mcp_builder *b, int delta, int64_t elements, struct mcp
                                   .dims = {elements}});
 }
 
+/* What the projections were to write to a value goes elsewhere. */
+static void redirect(struct mcp_builder *b, struct mcp_ref from, struct mcp_ref to)
+{
+    for (int i = 0; i < b->num_ops; i++)
+        for (int w = 0; w < b->ops[i].num_writes; w++)
+            if (memcmp(&b->ops[i].writes[w], &from.operand, sizeof from.operand) == 0)
+                b->ops[i].writes[w] = to.operand;
+}
+
 /* Zigzag ring (execution order: own part, then c-1 shifts, each hidden under the
  * step before it). Every step of every rank works on pairs / c^2. */
 static void ring_forward(struct mcp_builder *b, struct mcp_attention_values *v)
@@ -76,8 +85,7 @@ static void ring_forward(struct mcp_builder *b, struct mcp_attention_values *v)
         mcp_scratch(b, "statistics_part", mcp_bytes_of(tokens, heads, MCP_F32), MCP_F32).block;
     struct mcp_ref query = mcp_at(b, v->query), output = mcp_at(b, v->output);
     struct mcp_ref statistics = mcp_at(b, v->statistics), held = ring[0];
-    /* the layout pass wrote the own part into the place of the last one */
-    b->ops[b->num_ops - 1].writes[1] = held.operand;
+    redirect(b, mcp_at(b, v->kv), held); /* the own part: its place is the last one's */
     for (int i = 0; i < c; i++) {
         struct mcp_attention_call call = {.function = MCP_FN_ATTENTION_STEP_FORWARD,
                                           .batch_heads = v->batch_heads,
@@ -219,9 +227,8 @@ static void exchanged_forward(struct mcp_builder *b, struct mcp_attention_values
 {
     struct mcp_ref q = mcp_scratch_activation(b, "query_tokens", b->tokens, v->query_columns);
     struct mcp_ref kv = mcp_scratch_activation(b, "kv_tokens", b->tokens, v->kv_columns);
-    struct mcp_op *layout = &b->ops[b->num_ops - 1];
-    layout->writes[0] = q.operand;
-    layout->writes[1] = kv.operand;
+    redirect(b, mcp_at(b, v->query), q);
+    redirect(b, mcp_at(b, v->kv), kv);
     tokens_for_heads(b, &(struct exchanged){"query_packed", v->query_columns, 0}, q,
                      mcp_at(b, v->query));
     tokens_for_heads(b, &(struct exchanged){"kv_packed", v->kv_columns, v->key_columns}, kv,

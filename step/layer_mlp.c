@@ -14,7 +14,11 @@ struct dense {     /* of one gated or plain MLP, cut over the tensor group */
     struct mcp_value active; /* [T, width] */
     struct mcp_linear gate;  /* used when apart */
     bool apart;
+    bool fused; /* the first product adds the bias and activates */
 };
+
+/* cuBLASLt takes what comes before GELU in rows of so many. */
+enum { EPILOGUE_COLUMNS = 8 };
 
 struct mcp_mlp_values {
     int norm_weight;
@@ -48,6 +52,15 @@ static void set_bands(struct mcp_builder *b, int part, int64_t width)
         mcp_part(b, part)->bands[i] = width;
 }
 
+/* Only where the two are kept alike: a value that is made again would cost the product. */
+static bool fuses(const struct mcp_builder *b, const struct dense *d)
+{
+    enum mcp_activation activation = b->model->numerics.activation;
+    bool by_tanh = activation == MCP_ACTIVATION_GELU_TANH || activation == MCP_ACTIVATION_UNSAID;
+    return mcp_fuses_epilogues(b) && !b->kind->gated_mlp && by_tanh &&
+           d->up_out.kept == d->active.kept && d->width % EPILOGUE_COLUMNS == 0;
+}
+
 static void declare_dense(struct mcp_builder *b, struct dense *d, int64_t width, const char *name)
 {
     int64_t tokens = b->tokens, h = b->hidden, up = gates(b) * width;
@@ -74,6 +87,7 @@ static void declare_dense(struct mcp_builder *b, struct dense *d, int64_t width,
     d->active =
         mcp_saved_input(b, "active", tokens, width,
                         mlp_module(MCP_RECOMPUTE_ACTIVATION | MCP_RECOMPUTE_ALTERNATE_MATMULS));
+    d->fused = fuses(b, d);
 }
 
 /* Every token of the group may choose as many of this rank's experts as it chooses at all. */
@@ -173,11 +187,14 @@ static enum mcp_function activation(const struct mcp_builder *b, bool backward)
     return backward ? MCP_FN_GELU_BACKWARD : MCP_FN_GELU_FORWARD;
 }
 
-static struct mcp_ref dense_forward(struct mcp_builder *b, struct dense *d, struct mcp_ref norm)
+/* From x to what the second product reads. */
+static void dense_activate(struct mcp_builder *b, const struct dense *d, struct mcp_ref x)
 {
-    int64_t tokens = b->tokens;
-    struct mcp_ref x = mcp_tensor_gather(b, "norm_whole", norm, MCP_HIDE_CHUNKED);
-    struct mcp_ref up = mcp_at(b, d->up_out), gate = {0};
+    struct mcp_ref up = mcp_at(b, d->up_out), active = mcp_at(b, d->active), gate = {0};
+    if (d->fused) {
+        mcp_linear_epilogue(b, &d->up, d->up_bias, x, (struct mcp_ref[2]){up, active});
+        return;
+    }
     mcp_linear_forward(b, &d->up, x, up);
     if (d->apart) {
         gate = mcp_at(b, d->second);
@@ -186,9 +203,15 @@ static struct mcp_ref dense_forward(struct mcp_builder *b, struct dense *d, stru
     mcp_emit(b, (struct mcp_call){.function = activation(b, false),
                                   .weight = d->up_bias,
                                   .reads = {up, gate, mcp_weights_of(b, d->up_bias)},
-                                  .writes = {mcp_at(b, d->active)},
-                                  .dims = {tokens, d->width}});
-    struct mcp_ref y = mcp_scratch_activation(b, "mlp_out", tokens, b->hidden);
+                                  .writes = {active},
+                                  .dims = {b->tokens, d->width}});
+}
+
+static struct mcp_ref dense_forward(struct mcp_builder *b, struct dense *d, struct mcp_ref norm)
+{
+    struct mcp_ref x = mcp_tensor_gather(b, "norm_whole", norm, MCP_HIDE_CHUNKED);
+    dense_activate(b, d, x);
+    struct mcp_ref y = mcp_scratch_activation(b, "mlp_out", b->tokens, b->hidden);
     mcp_linear_forward(b, &d->down, mcp_at(b, d->active), y);
     return mcp_tensor_reduce(b, "mlp_out_shard", y, MCP_HIDE_CHUNKED);
 }
@@ -204,12 +227,12 @@ static struct mcp_ref dense_backward(struct mcp_builder *b, struct dense *d, str
     mcp_linear_weight_gradient(b, &d->down, mcp_at(b, d->active), dy);
     struct mcp_ref d_up = mcp_scratch_activation(b, "d_up", tokens, gates(b) * d->width);
     struct mcp_ref gate = d->apart ? mcp_at(b, d->second) : (struct mcp_ref){0};
-    mcp_emit(b, (struct mcp_call){
-                    .function = activation(b, true),
-                    .weight = d->up_bias,
-                    .reads = {d_active, mcp_at(b, d->up_out), gate, mcp_weights_of(b, d->up_bias)},
-                    .writes = {d_up, mcp_gradients_of(b, d->up_bias)},
-                    .dims = {tokens, d->width}});
+    struct mcp_ref bias = mcp_weights_of(b, d->fused ? 0 : d->up_bias); /* fused: it is in there */
+    mcp_emit(b, (struct mcp_call){.function = activation(b, true),
+                                  .weight = d->up_bias,
+                                  .reads = {d_active, mcp_at(b, d->up_out), gate, bias},
+                                  .writes = {d_up, mcp_gradients_of(b, d->up_bias)},
+                                  .dims = {tokens, d->width}});
     struct mcp_linear up = d->up;
     up.n = gates(b) * d->width;
     struct mcp_ref x = mcp_tensor_gather(b, "norm_again", norm, MCP_HIDE_BULK);

@@ -85,7 +85,8 @@ static double matmul_bytes(const struct mcp_op *op, double accumulator_bytes)
 {
     double m = (double)op->dims[0], n = (double)op->dims[1], k = (double)op->dims[2];
     double element = mcp_dtype_bytes((enum mcp_dtype)op->dtype);
-    double result = accumulates(op) ? 2.0 * accumulator_bytes : 2.0;
+    double results = op->function == MCP_FN_MATMUL_NT_GELU ? 2.0 : 1.0;
+    double result = accumulates(op) ? 2.0 * accumulator_bytes : 2.0 * results;
     return (double)op->dims[3] * (element * (m * k + k * n) + result * m * n);
 }
 

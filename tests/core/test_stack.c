@@ -99,6 +99,28 @@ Test(stack, inherits_what_it_does_not_state)
     mcp_arena_free(arena);
 }
 
+/* Off where no file says; then it is not written, so that plans stay as they were. */
+Test(stack, fused_epilogues_are_off_unless_said)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    struct mcp_stack off, on, again;
+    cr_assert(eq(int, mcp_stack_load(arena, "megatron-core", &off, &err), MCP_OK), "%s", err.text);
+    cr_expect(not(off.fused_epilogues));
+    cr_expect(eq(ptr, strstr(written(arena, &off), "fused_epilogues"), NULL));
+    cr_assert(eq(int,
+                 parse(arena,
+                       "{\"name\": \"mine\", \"based_on\": \"megatron-core\", "
+                       "\"fused_epilogues\": true}",
+                       &on, &err),
+                 MCP_OK),
+              "%s", err.text);
+    cr_expect(on.fused_epilogues);
+    cr_assert(eq(int, parse(arena, written(arena, &on), &again, &err), MCP_OK), "%s", err.text);
+    cr_expect(again.fused_epilogues);
+    mcp_arena_free(arena);
+}
+
 struct case_refused {
     char name[48];
     char text[200];

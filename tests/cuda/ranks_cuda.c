@@ -100,6 +100,7 @@ static void run_case(int number, int steps, const struct reference *want, FILE *
     fprintf(out, "%d", number);
     fflush(out);
     if (plan_model(&run, &ranks_cases[number], NULL, SHORT_SEQUENCE)) {
+        run.stack.fused_epilogues = ranks_is_fused(&ranks_cases[number]);
         build_program(&run);
         run_world(&world);
         fprintf(out, " %.3g %.3g %.6f", apart(got.losses, want->losses, steps),

@@ -11,6 +11,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -75,13 +76,13 @@ ParameterizedTest(struct case_product *c, doors, product)
     fake_begin(1, 1 << 26);
     cr_assert(mcp_cuda_new_stream(arena, false, &stream, &err) == MCP_OK, "%s", err.text);
     cr_assert(mcp_cuda_blas_open(arena, 1 << 20, &blas, &err) == MCP_OK, "%s", err.text);
-    const struct mcp_cuda_product product = {c->m,
-                                             c->n,
-                                             c->k,
-                                             {put(arena, a, stream), MCP_F32, c->a_transposed},
-                                             {put(arena, b, stream), MCP_F32, c->b_transposed},
-                                             {put(arena, out, stream), MCP_F32, false},
-                                             c->accumulate};
+    const struct mcp_cuda_product product = {.m = c->m,
+                                             .n = c->n,
+                                             .k = c->k,
+                                             .a = {put(arena, a, stream), MCP_F32, c->a_transposed},
+                                             .b = {put(arena, b, stream), MCP_F32, c->b_transposed},
+                                             .c = {put(arena, out, stream), MCP_F32, false},
+                                             .accumulate = c->accumulate};
     for (int twice = 0; twice < 2 - c->accumulate; twice++) /* chosen, then found again */
         cr_assert(mcp_cuda_blas_multiply(blas, &product, stream, &err) == MCP_OK, "%s: %s", c->name,
                   err.text);
@@ -95,6 +96,91 @@ ParameterizedTest(struct case_product *c, doors, product)
     cr_expect(eq(int, fake_end(), 0));
 }
 
+struct case_epilogue {
+    char name[40];
+    int m, n, k;
+    bool biased, gelu;
+    enum mcp_status want;
+};
+ParameterizedTestParameters(doors, epilogue)
+{
+    static struct case_epilogue cases[] = {
+        {"a bias", 5, 7, 3, true, false, MCP_OK},
+        {"GELU", 3, 8, 5, false, true, MCP_OK},
+        {"a bias, then GELU", 2, 16, 3, true, true, MCP_OK},
+        {"no rows", 0, 8, 3, true, true, MCP_OK},
+        {"columns that GELU has not", 3, 12, 3, true, true, MCP_RUN_FAILURE},
+        {"nothing to add a bias to", 3, 8, 0, true, false, MCP_RUN_FAILURE},
+    };
+    return cr_make_param_array(struct case_epilogue, cases, sizeof cases / sizeof *cases);
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+
+struct epilogue_numbers {
+    float a[MOST], b[MOST], bias[MOST], before[MOST], out[MOST];
+};
+
+static void compare_epilogue(const struct case_epilogue *c, const struct epilogue_numbers *of)
+{
+    const struct case_product product = {"", c->m, c->n, c->k, false, true, false};
+    for (int i = 0; i < c->m * c->n; i++) {
+        double sum = (double)want_of(&product, of->a, of->b, i / c->n, i % c->n);
+        sum += c->biased ? (double)of->bias[i % c->n] : 0;
+        if (c->gelu)
+            cr_expect(eq(dbl, (double)of->before[i], sum), "%s", c->name);
+        cr_expect(epsilon_eq(dbl, (double)of->out[i], c->gelu ? gelu(sum) : sum, 1e-5), "%s",
+                  c->name);
+    }
+    cr_expect(eq(flt, of->out[c->m * c->n], 1), "%s: what lies behind", c->name);
+    cr_expect(eq(flt, of->before[c->gelu ? c->m * c->n : 0], 1), "%s: what lies behind", c->name);
+}
+
+/* With another bias first, whose place the algorithm was chosen for. */
+ParameterizedTest(struct case_epilogue *c, doors, epilogue)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    struct mcp_cuda_blas *blas;
+    struct epilogue_numbers of;
+    void *stream;
+    for (int i = 0; i < MOST; i++) {
+        of.a[i] = (float)(i % 5 - 2);
+        of.b[i] = (float)(i % 7 - 3) / 4;
+        of.bias[i] = (float)(i % 3 - 1) / 2;
+        of.out[i] = of.before[i] = 1;
+    }
+    fake_begin(1, 1 << 26);
+    cr_assert(mcp_cuda_new_stream(arena, false, &stream, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_cuda_blas_open(arena, 1 << 20, &blas, &err) == MCP_OK, "%s", err.text);
+    struct mcp_cuda_product product = {.m = c->m, .n = c->n, .k = c->k};
+    product.a = (struct mcp_cuda_matrix){put(arena, of.a, stream), MCP_F32, false};
+    product.b = (struct mcp_cuda_matrix){put(arena, of.b, stream), MCP_F32, true};
+    product.c = (struct mcp_cuda_matrix){put(arena, of.out, stream), MCP_F32, false};
+    void *biases[2] = {put(arena, of.a, stream), put(arena, of.bias, stream)};
+    if (c->gelu)
+        product.before_gelu =
+            (struct mcp_cuda_matrix){put(arena, of.before, stream), MCP_F32, false};
+    for (int i = 0; i < 2; i++) {
+        if (c->biased)
+            product.bias = (struct mcp_cuda_matrix){biases[i], MCP_F32, false};
+        cr_expect(eq(int, (int)mcp_cuda_blas_multiply(blas, &product, stream, &err), (int)c->want),
+                  "%s: %s", c->name, err.text);
+    }
+    cr_assert(mcp_cuda_copy(of.out, product.c.data, sizeof of.out, stream, &err) == MCP_OK);
+    if (c->gelu)
+        cr_assert(mcp_cuda_copy(of.before, product.before_gelu.data, sizeof of.before, stream,
+                                &err) == MCP_OK);
+    cr_assert(mcp_cuda_finish_stream(stream, &err) == MCP_OK, "%s", err.text);
+    if (c->want == MCP_OK)
+        compare_epilogue(c, &of);
+    mcp_arena_free(arena);
+    cr_expect(eq(int, fake_end(), 0));
+}
+
 Test(doors, formats_that_no_product_has)
 {
     struct mcp_arena *arena = mcp_arena_new();
@@ -103,7 +189,7 @@ Test(doors, formats_that_no_product_has)
     fake_begin(1, 1 << 26);
     cr_assert(mcp_cuda_blas_open(arena, 1 << 20, &blas, &err) == MCP_OK, "%s", err.text);
     const struct mcp_cuda_product product = {
-        1, 1, 1, {NULL, MCP_BF16, false}, {NULL, MCP_F32, false}, {NULL, MCP_F32, false}, false};
+        .m = 1, .n = 1, .k = 1, .a.dtype = MCP_BF16, .b.dtype = MCP_F32, .c.dtype = MCP_F32};
     cr_expect(mcp_cuda_blas_multiply(blas, &product, NULL, &err) == MCP_RUN_FAILURE);
     cr_expect(strstr(err.text, "no product of bf16 and f32 into f32") != NULL, "%s", err.text);
     mcp_arena_free(arena);

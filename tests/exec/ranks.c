@@ -198,7 +198,9 @@ static bool run_case(struct mcp_cpu_world *world, struct reference *all, int num
     struct reference *one = reference_of(world, all, c);
     struct run run, *many = &run;
     struct result got;
-    if (!plan_case(many, c) || !build_program(many)) {
+    bool legal = plan_case(many, c);
+    many->stack.fused_epilogues = ranks_is_fused(c);
+    if (!legal || !build_program(many)) {
         mcp_arena_free(many->arena);
         return false;
     }

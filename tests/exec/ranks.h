@@ -61,6 +61,13 @@ static inline int ranks_world(const struct ranks_case *c)
     return c->tensor * c->context * c->pipeline * c->data;
 }
 
+/* Do products add biases and apply GELU? Of half the layouts; what they are compared with
+ * has passes. */
+static inline bool ranks_is_fused(const struct ranks_case *c)
+{
+    return (c->zero_stage + c->context + c->sequence_parallel) % 2 == 0;
+}
+
 /* Of the cover: so chosen, no world is without a case. */
 static inline bool ranks_is_chosen(int number)
 {

@@ -72,6 +72,74 @@ ParameterizedTest(struct case_product *c, kernels, products)
     mcp_arena_free(kit.arena);
 }
 
+/* --- products that go on with what they have --- */
+
+struct case_epilogue {
+    char name[40];
+    enum mcp_function function;
+    int64_t m, n, k;
+    enum mcp_dtype dtype;
+    bool biased;
+};
+
+ParameterizedTestParameters(kernels, epilogues)
+{
+    static struct case_epilogue cases[] = {
+        {"a bias", MCP_FN_MATMUL_NT_BIAS, 7, 13, 5, MCP_F32, true},
+        {"a bias, bf16", MCP_FN_MATMUL_NT_BIAS, 3, 700, 9, MCP_BF16, true},
+        {"GELU", MCP_FN_MATMUL_NT_GELU, 7, 13, 5, MCP_F32, false},
+        {"a bias, then GELU", MCP_FN_MATMUL_NT_GELU, 4, 530, 5, MCP_F32, true},
+        {"a bias, then GELU, bf16", MCP_FN_MATMUL_NT_GELU, 7, 16, 5, MCP_BF16, true},
+    };
+    return cr_make_param_array(struct case_epilogue, cases, sizeof cases / sizeof *cases);
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+
+/* The weights from their third row on, and the bias behind them, from its own. Of 16 bits the
+ * product is rounded, and so is the sum. */
+ParameterizedTest(struct case_epilogue *c, kernels, epilogues)
+{
+    enum { FIRST = 2 };
+    struct kit kit;
+    struct mcp_weight weights[2] = {
+        {.name = "up", .rows = c->n + FIRST, .columns = c->k, .copies = 1},
+        {.name = "up_bias", .rows = c->n + FIRST, .columns = 1, .copies = 1}};
+    const int64_t bias = (c->n + FIRST) * c->k + FIRST;
+    kit_new(&kit);
+    kit.type.weights = weights;
+    kit.type.num_weights = 2;
+    int x = kit_random_buffer(&kit, c->dtype, c->m * c->k);
+    int w = kit_random_buffer(&kit, c->dtype, (c->n + FIRST) * (c->k + 1));
+    int y = kit_buffer(&kit, c->dtype, c->m * c->n),
+        active = kit_buffer(&kit, c->dtype, c->m * c->n);
+    double *sums = MCP_ARRAY(kit.arena, c->m * c->n, double);
+    double *values = MCP_ARRAY(kit.arena, c->m * c->n, double);
+    for (int64_t i = 0; i < c->m * c->n; i++) {
+        for (int64_t l = 0; l < c->k; l++)
+            sums[i] += kit_get(&kit, x, i / c->n * c->k + l) *
+                       kit_get(&kit, w, (FIRST + i % c->n) * c->k + l);
+        sums[i] += c->biased ? kit_get(&kit, w, bias + i % c->n) : 0;
+        values[i] = gelu(sums[i]);
+    }
+    KIT_OP(&kit, c->function, c->m, c->n, c->k, 1, FIRST, c->biased ? 2 : 0);
+    kit.op.weight = 0;
+    kit_read(&kit, x);
+    kit_read(&kit, w);
+    kit_write(&kit, y);
+    if (c->function == MCP_FN_MATMUL_NT_GELU)
+        kit_write(&kit, active);
+    kit_run(&kit);
+    const double tolerance = 2 * tolerance_of(c->dtype);
+    cr_expect(eq(int, kit_different(&kit, y, sums, tolerance), 0), "%s", c->name);
+    if (c->function == MCP_FN_MATMUL_NT_GELU)
+        cr_expect(eq(int, kit_different(&kit, active, values, tolerance), 0), "%s", c->name);
+    mcp_arena_free(kit.arena);
+}
+
 /* --- attention: the whole of it in double, and on the ranks of a context group --- */
 
 struct case_attention {

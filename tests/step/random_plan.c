@@ -190,6 +190,8 @@ static void draw_stack(struct mcp_arena *arena, struct dice *dice, struct mcp_st
     enum mcp_status status =
         mcp_stack_load(arena, mcp_preset_at("stacks", index)->name, stack, &err);
     assert(status == MCP_OK);
+    struct dice aside = *dice; /* so that all else is as it was drawn before */
+    stack->fused_epilogues = chance(&aside, 50);
 }
 
 static void draw_job(struct dice *dice, struct mcp_job *job)

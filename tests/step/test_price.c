@@ -70,6 +70,8 @@ ParameterizedTestParameters(price, product)
         {"one row reads the weights", MCP_FN_MATMUL_NT, MCP_PRECISION_BF16, 1, 8192, 8192, 1, true},
         {"accumulates in fp32", MCP_FN_MATMUL_TN_ACCUMULATE, MCP_PRECISION_BF16, 8192, 8192, 64, 1,
          true},
+        {"GELU beside its input", MCP_FN_MATMUL_NT_GELU, MCP_PRECISION_BF16, 8192, 8192, 128, 1,
+         true},
         {"8 bit", MCP_FN_MATMUL_NT, MCP_PRECISION_FP8, 4096, 8192, 8192, 1, false},
         {"8 bit, few rows", MCP_FN_MATMUL_NT, MCP_PRECISION_FP8, 8, 8192, 8192, 1, true},
         {"experts", MCP_FN_GROUPED_NT, MCP_PRECISION_BF16, 512, 4096, 7168, 16, false},
@@ -108,7 +110,8 @@ ParameterizedTest(struct case_product *c, price, product)
     double compute = 2 * m * n * k * g / (rate * tiles(m, n, g)) * (1 + (low ? 300 : 100) / k);
     bool adds =
         c->function == MCP_FN_MATMUL_TN_ACCUMULATE || c->function == MCP_FN_GROUPED_TN_ACCUMULATE;
-    double bytes = g * ((low ? 1 : 2) * (m * k + k * n) + (adds ? 8 : 2) * m * n);
+    double result = adds ? 8 : c->function == MCP_FN_MATMUL_NT_GELU ? 4 : 2;
+    double bytes = g * ((low ? 1 : 2) * (m * k + k * n) + result * m * n);
     double memory = bytes / (0.8 * 3.35e12) / (grouped ? 1.1 : 1);
     cr_expect(eq(int, memory > compute, c->memory_bound), "%s", c->name);
     struct mcp_pricing pricing = pricing_of(&s);

@@ -1,12 +1,13 @@
 /* tests/cuda/fake/blas.c: products of cuBLASLt by plain loops, queued on the engine.
  *
  * As the library has it: column-major; descriptors are read at the call; an algorithm is for
- * the types, transpositions, shapes and alignments that it was asked for; the workspace is the
- * library's while it runs (it is overwritten here). */
+ * the types, transpositions, epilogue, shapes and alignments that it was asked for; the workspace
+ * is the library's while it runs (it is overwritten here). */
 #include "cublasLt.h"
 #include "exec/half.h"
 #include "tests/cuda/fake/parts.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,10 @@ struct layout {
 struct description {
     bool a_transposed, b_transposed;
     int32_t a_operation, b_operation;
+    uint32_t epilogue;
+    const char *bias; /* [rows of D] */
+    char *aux;        /* as D, but its stride */
+    int64_t aux_stride;
 };
 
 struct preference {
@@ -35,6 +40,7 @@ struct algorithm {
     uint32_t shape; /* of all layouts and the description */
     uint32_t halves; /* not 0: each half of a sum is rounded to the result's format */
     uint32_t alignments[4];
+    uint32_t epilogue_alignments[2]; /* of the bias, and the further result */
 };
 
 size_t cublasLtGetVersion(void)
@@ -102,7 +108,9 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasCompute
 {
     if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    *out = new_object(sizeof(struct description));
+    struct description *d = new_object(sizeof *d);
+    d->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    *out = (void *)d;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -116,16 +124,24 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
                                               const void *value, size_t bytes)
 {
     struct description *d = (struct description *)(void *)description;
-    int32_t operation;
-    if (bytes != sizeof operation)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(&operation, value, sizeof operation);
-    if (attribute == CUBLASLT_MATMUL_DESC_TRANSA)
-        d->a_operation = operation;
-    else if (attribute == CUBLASLT_MATMUL_DESC_TRANSB)
-        d->b_operation = operation;
-    else
-        return CUBLAS_STATUS_NOT_SUPPORTED;
+    const struct {
+        cublasLtMatmulDescAttributes_t attribute;
+        void *at;
+        size_t bytes;
+    } known[] = {
+        {CUBLASLT_MATMUL_DESC_TRANSA, &d->a_operation, sizeof d->a_operation},
+        {CUBLASLT_MATMUL_DESC_TRANSB, &d->b_operation, sizeof d->b_operation},
+        {CUBLASLT_MATMUL_DESC_EPILOGUE, &d->epilogue, sizeof d->epilogue},
+        {CUBLASLT_MATMUL_DESC_BIAS_POINTER, &d->bias, sizeof d->bias},
+        {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &d->aux, sizeof d->aux},
+        {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &d->aux_stride, sizeof d->aux_stride},
+    };
+    size_t i = 0, count = sizeof known / sizeof *known;
+    while (i < count && known[i].attribute != attribute)
+        i++;
+    if (i == count || bytes != known[i].bytes)
+        return i == count ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(known[i].at, value, bytes);
     d->a_transposed = d->a_operation != CUBLAS_OP_N;
     d->b_transposed = d->b_operation != CUBLAS_OP_N;
     return CUBLAS_STATUS_SUCCESS;
@@ -213,12 +229,35 @@ static uint32_t mix(uint32_t hash, size_t value)
 static uint32_t shape_of(const struct product *p)
 {
     const struct layout *layouts[] = {&p->a, &p->b, &p->d};
-    uint32_t hash = p->how.a_transposed + 2u * p->how.b_transposed;
+    uint32_t hash = p->how.a_transposed + 2u * p->how.b_transposed + 4u * p->how.epilogue;
     for (int i = 0; i < 3; i++) {
         hash = mix(mix(hash, (size_t)layouts[i]->type), layouts[i]->rows);
         hash = mix(mix(hash, layouts[i]->columns), layouts[i]->stride);
     }
     return hash;
+}
+
+static bool has_bias(const struct product *p)
+{
+    return (p->how.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+}
+
+static bool has_gelu(const struct product *p)
+{
+    return (p->how.epilogue & CUBLASLT_EPILOGUE_GELU) != 0;
+}
+
+/* The further result lies in columns of a multiple of 8 numbers. */
+static bool epilogue_fits(const struct product *p)
+{
+    const struct description *how = &p->how;
+    if (how->epilogue != CUBLASLT_EPILOGUE_DEFAULT && how->epilogue != CUBLASLT_EPILOGUE_BIAS &&
+        how->epilogue != CUBLASLT_EPILOGUE_GELU_AUX &&
+        how->epilogue != CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
+        return false;
+    return (!has_bias(p) || how->bias != NULL) &&
+           (!has_gelu(p) || (how->aux != NULL && how->aux_stride % 8 == 0 &&
+                             how->aux_stride >= (int64_t)p->d.rows));
 }
 
 static bool fits(const struct product *p)
@@ -229,7 +268,8 @@ static bool fits(const struct product *p)
     size_t k_of_b = p->how.b_transposed ? b->columns : b->rows;
     size_t n = p->how.b_transposed ? b->rows : b->columns;
     return m > 0 && n > 0 && k > 0 && k == k_of_b && p->d.rows == m && p->d.columns == n &&
-           a->type == b->type && (p->d.type == a->type || p->d.type == CUDA_R_32F);
+           a->type == b->type && (p->d.type == a->type || p->d.type == CUDA_R_32F) &&
+           epilogue_fits(p);
 }
 
 static struct product product_of(cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a,
@@ -244,6 +284,12 @@ static struct product product_of(cublasLtMatmulDesc_t how, cublasLtMatrixLayout_
 static bool is_same_layout(cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b)
 {
     return memcmp(a, b, sizeof(struct layout)) == 0;
+}
+
+static uint32_t alignment_of(const void *pointer)
+{
+    const uintptr_t bits = (uintptr_t)pointer | 16;
+    return pointer == NULL ? 0 : (uint32_t)(bits & -bits);
 }
 
 cublasStatus_t
@@ -262,6 +308,8 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
     struct algorithm algorithm = {.shape = shape_of(&p),
                                   .halves = wish->schemes & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE};
     memcpy(algorithm.alignments, wish->alignments, sizeof algorithm.alignments);
+    algorithm.epilogue_alignments[0] = alignment_of(p.how.bias);
+    algorithm.epilogue_alignments[1] = alignment_of(p.how.aux);
     memset(&results[0], 0, sizeof results[0]);
     memcpy(&results[0].algo, &algorithm, sizeof algorithm);
     results[0].workspaceSize = wish->workspace_bytes;
@@ -274,6 +322,12 @@ static float half_to_float(cudaDataType_t type, uint16_t bits)
     return type == CUDA_R_16BF ? mcp_from_bf16(bits) : mcp_from_f16(bits);
 }
 
+static float number_at(cudaDataType_t type, const char *data, size_t at)
+{
+    return type == CUDA_R_32F ? ((const float *)(const void *)data)[at]
+                              : half_to_float(type, ((const uint16_t *)(const void *)data)[at]);
+}
+
 /* To [rows][columns], by rows. */
 static float *unpack(const struct layout *layout, const char *data, bool transposed)
 {
@@ -282,28 +336,31 @@ static float *unpack(const struct layout *layout, const char *data, bool transpo
         for (size_t i = 0; i < layout->rows; i++) {
             size_t from = j * layout->stride + i;
             size_t to = transposed ? j * layout->rows + i : i * layout->columns + j;
-            out[to] =
-                layout->type == CUDA_R_32F
-                    ? ((const float *)(const void *)data)[from]
-                    : half_to_float(layout->type, ((const uint16_t *)(const void *)data)[from]);
+            out[to] = number_at(layout->type, data, from);
         }
     return out;
 }
 
-static void store(const struct product *p, size_t at, float value)
+static void store(cudaDataType_t type, char *data, size_t at, float value)
 {
-    if (p->d.type == CUDA_R_32F)
-        ((float *)(void *)p->to)[at] = value;
+    if (type == CUDA_R_32F)
+        ((float *)(void *)data)[at] = value;
     else
-        ((uint16_t *)(void *)p->to)[at] =
-            p->d.type == CUDA_R_16BF ? mcp_to_bf16(value) : mcp_to_f16(value);
+        ((uint16_t *)(void *)data)[at] =
+            type == CUDA_R_16BF ? mcp_to_bf16(value) : mcp_to_f16(value);
 }
 
-static float load(const struct product *p, size_t at)
+/* Element (i, j) of D, from the sum of products and what was there. */
+static void end_element(const struct product *p, size_t i, size_t j, float value)
 {
-    return p->d.type == CUDA_R_32F
-               ? ((const float *)(const void *)p->to)[at]
-               : half_to_float(p->d.type, ((const uint16_t *)(const void *)p->to)[at]);
+    const float root_2_over_pi = 0.7978845608028654f;
+    if (has_bias(p))
+        value += number_at(p->d.type, p->how.bias, i);
+    if (has_gelu(p)) {
+        store(p->d.type, p->how.aux, j * (size_t)p->how.aux_stride + i, value);
+        value *= 0.5f * (1 + tanhf(root_2_over_pi * (value + 0.044715f * value * value * value)));
+    }
+    store(p->d.type, p->to, j * p->d.stride + i, value);
 }
 
 static float round_to(cudaDataType_t type, float value)
@@ -339,8 +396,8 @@ static void run_product(struct fake_op *op)
             row[j] = sum_halves(p->d.type, a + i * k, b + j, k, n);
         for (size_t j = 0; j < n; j++) {
             size_t at = j * p->d.stride + i;
-            float old = p->beta != 0 ? p->beta * load(p, at) : 0;
-            store(p, at, p->alpha * row[j] + old);
+            float old = p->beta != 0 ? p->beta * number_at(p->d.type, p->to, at) : 0;
+            end_element(p, i, j, p->alpha * row[j] + old);
         }
     }
     if (p->workspace_bytes > 0)
@@ -365,6 +422,10 @@ static void check_algorithm(const struct product *p, const cublasLtMatmulAlgo_t 
     if (algorithm.shape != shape_of(p))
         fake_stop("a product of %zu x %zu is run by another shape's algorithm", p->d.rows,
                   p->d.columns);
+    if (alignment_of(p->how.bias) < algorithm.epilogue_alignments[0] ||
+        alignment_of(p->how.aux) < algorithm.epilogue_alignments[1])
+        fake_stop("the epilogue of a product of %zu x %zu is less aligned than its algorithm's",
+                  p->d.rows, p->d.columns);
     for (int i = 0; i < 4; i++)
         if (algorithm.alignments[i] == 0 || (uintptr_t)operands[i] % algorithm.alignments[i] != 0)
             fake_stop("operand %d of a product of %zu x %zu is not aligned to %u bytes", i,
