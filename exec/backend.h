@@ -114,6 +114,7 @@ struct mcp_step_taken {
     bool frozen;                     /* what has no variance did not move */
 };
 
+struct mcp_histogram;
 struct mcp_backend; /* the instance of one rank; defined by the backend */
 
 struct mcp_backend_calls {
@@ -137,6 +138,9 @@ struct mcp_backend_calls {
                     int64_t elements, double *sums);
     void (*step_squares)(struct mcp_backend *backend, const struct mcp_step_taken *step,
                          double *sums);
+    /* Adds the numbers to a histogram (exec/events.h). */
+    void (*histogram)(struct mcp_backend *backend, const void *memory, enum mcp_dtype dtype,
+                      int64_t elements, struct mcp_histogram *histogram);
 
     /* The next op queued on `stream` starts after `ticket`. */
     void (*wait)(struct mcp_backend *backend, enum mcp_stream stream, struct mcp_ticket ticket);

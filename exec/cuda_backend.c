@@ -8,6 +8,7 @@
 #include "exec/cuda_streams.h"
 #include "exec/cuda_transfer.h"
 #include "exec/cuda_wait.h"
+#include "exec/events.h"
 #include "exec/host_functions.h"
 #include "exec/transfer.h"
 
@@ -207,28 +208,48 @@ static void copy_in(struct mcp_backend *b, void *memory, const void *host, int64
 
 /* --- what monitors ask --- */
 
-/* Two sums that a kernel has left on the device. */
-static enum mcp_status fetch_sums(struct mcp_backend *b, double *sums, struct mcp_error *err)
+/* Sums that a kernel has left on the device. */
+static enum mcp_status fetch_sums(struct mcp_backend *b, double *sums, int count,
+                                  struct mcp_error *err)
 {
     MCP_TRY(mcp_cuda_check_launch("statistics", err));
-    return copy(b, sums, b->agreed_there, 2 * sizeof *sums, err);
+    return copy(b, sums, b->agreed_there, count * (int64_t)sizeof *sums, err);
 }
 
-static void finish_sums(struct mcp_backend *b, double *sums)
+static void finish_sums(struct mcp_backend *b, double *sums, int count)
 {
     if (b->failed == MCP_OK)
-        b->failed = fetch_sums(b, sums, &b->failure);
+        b->failed = fetch_sums(b, sums, count, &b->failure);
     if (b->failed != MCP_OK)
-        memset(sums, 0xff, 2 * sizeof *sums);
+        memset(sums, 0xff, (size_t)count * sizeof *sums);
+}
+
+static struct mcp_cuda_array array_at(const void *memory, enum mcp_dtype dtype, int64_t elements)
+{
+    const struct mcp_view view = {.data = (char *)memory, .dtype = dtype, .elements = elements};
+    return mcp_cuda_array_of(view);
 }
 
 static void moments(struct mcp_backend *b, const void *memory, enum mcp_dtype dtype,
                     int64_t elements, double *sums)
 {
-    const struct mcp_view view = {.data = (char *)memory, .dtype = dtype, .elements = elements};
-    mcp_cuda_moments(mcp_cuda_array_of(view), elements, b->agreed_there,
+    mcp_cuda_moments(array_at(memory, dtype, elements), elements, b->agreed_there,
                      &b->queues[MCP_STREAM_COMPUTE]);
-    finish_sums(b, sums);
+    finish_sums(b, sums, 2);
+}
+
+static void histogram(struct mcp_backend *b, const void *memory, enum mcp_dtype dtype,
+                      int64_t elements, struct mcp_histogram *out)
+{
+    struct mcp_histogram one;
+    double numbers[MCP_CUDA_HISTOGRAM];
+    _Static_assert(sizeof one == sizeof numbers && sizeof numbers <= AGREED * sizeof *numbers,
+                   "the kernel's histogram is one of exec/events.h");
+    mcp_cuda_histogram(array_at(memory, dtype, elements), elements, b->agreed_there,
+                       &b->queues[MCP_STREAM_COMPUTE]);
+    finish_sums(b, numbers, MCP_CUDA_HISTOGRAM);
+    memcpy(&one, numbers, sizeof one);
+    mcp_histogram_merge(out, &one);
 }
 
 static void step_squares(struct mcp_backend *b, const struct mcp_step_taken *step, double *sums)
@@ -245,7 +266,7 @@ static void step_squares(struct mcp_backend *b, const struct mcp_step_taken *ste
                                              .correction2 = step->correction2,
                                              .frozen = step->frozen};
     mcp_cuda_update_norms(&op, &b->queues[MCP_STREAM_COMPUTE]);
-    finish_sums(b, sums);
+    finish_sums(b, sums, 2);
 }
 
 static enum mcp_status check_copies(const struct mcp_backend *b, struct mcp_error *err)
@@ -439,6 +460,7 @@ const struct mcp_backend_calls mcp_cuda_backend = {
     .write = copy_in,
     .moments = moments,
     .step_squares = step_squares,
+    .histogram = histogram,
     .wait = wait_for,
     .launch = launch_op,
     .reached = reached,

@@ -47,6 +47,17 @@ void mcp_histogram_add(struct mcp_histogram *histogram, const float *values, int
     }
 }
 
+void mcp_histogram_merge(struct mcp_histogram *histogram, const struct mcp_histogram *other)
+{
+    histogram->min = fmin(histogram->min, other->min);
+    histogram->max = fmax(histogram->max, other->max);
+    histogram->count += other->count;
+    histogram->sum += other->sum;
+    histogram->sum_squares += other->sum_squares;
+    for (int i = 0; i < MCP_HISTOGRAM_BUCKETS; i++)
+        histogram->buckets[i] += other->buckets[i];
+}
+
 double mcp_histogram_limit(int bucket)
 {
     const int side = bucket - MCP_HISTOGRAM_SIDE; /* 0: the middle */

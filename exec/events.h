@@ -24,6 +24,8 @@ struct mcp_histogram {
 struct mcp_histogram mcp_histogram_new(void);
 /* Values that are not finite are left out. */
 void mcp_histogram_add(struct mcp_histogram *histogram, const float *values, int64_t count);
+/* Of all that either has seen, in the first. */
+void mcp_histogram_merge(struct mcp_histogram *histogram, const struct mcp_histogram *other);
 /* The upper edge of a bucket. */
 double mcp_histogram_limit(int bucket);
 

@@ -204,6 +204,14 @@ struct range { /* of a place, from its first element */
     int64_t first, count;
 };
 
+/* Does the backend add up itself all that is asked for? */
+static bool adds_up(const struct mcp_saved_rank *rank, const struct sums *sums)
+{
+    const struct mcp_backend_calls *calls = rank->calls;
+    return calls->moments != NULL && calls->step_squares != NULL &&
+           (sums->histograms == NULL || calls->histogram != NULL);
+}
+
 /* Of a backend that adds up itself. A step that was skipped moved nothing. */
 static void ask_updates(const struct mcp_saved_rank *rank, const struct mcp_step_taken *step,
                         bool skipped, struct sums *sums)
@@ -212,6 +220,9 @@ static void ask_updates(const struct mcp_saved_rank *rank, const struct mcp_step
     rank->calls->step_squares(rank->backend, step, squares);
     sums->norms->weight += squares[0];
     sums->norms->update += skipped ? 0 : squares[1];
+    if (sums->histograms != NULL)
+        rank->calls->histogram(rank->backend, step->weights, MCP_F32, step->elements,
+                               &sums->histograms[OF_WEIGHTS]);
 }
 
 static void add_updates(const struct mcp_saved_rank *rank, const struct mcp_flat_place *place,
@@ -222,7 +233,7 @@ static void add_updates(const struct mcp_saved_rank *rank, const struct mcp_flat
     const char *held = place->weights + (place->first - place->held_first) * 4;
     const char *truth = place->has_master ? place->state : held;
     const char *moments = place->state + (place->has_master ? stride : 0);
-    if (rank->calls->step_squares != NULL && sums->histograms == NULL) {
+    if (adds_up(rank, sums)) {
         const struct mcp_step_taken step = {
             .weights = (const float *)(const void *)truth + range.first,
             .first = (const float *)(const void *)moments + range.first,
@@ -253,17 +264,27 @@ static void add_updates(const struct mcp_saved_rank *rank, const struct mcp_flat
     }
 }
 
+static void ask_gradients(const struct mcp_saved_rank *rank, const struct mcp_flat_place *place,
+                          struct range range, double scale, struct sums *sums)
+{
+    const enum mcp_dtype dtype = (enum mcp_dtype)place->gradients_dtype;
+    const char *gradients =
+        (const char *)place->gradients + range.first * (int64_t)mcp_dtype_bytes(dtype);
+    double both[2];
+    rank->calls->moments(rank->backend, gradients, dtype, range.count, both);
+    sums->norms->gradient += both[1] * scale * scale;
+    if (sums->histograms != NULL)
+        rank->calls->histogram(rank->backend, gradients, dtype, range.count,
+                               &sums->histograms[OF_GRADIENTS]);
+}
+
 static void add_gradients(const struct mcp_saved_rank *rank, const struct mcp_flat_place *place,
                           struct range range, struct sums *sums)
 {
     float values[CHUNK];
     const double scale = 1 / rank->rank->inputs.loss_scale;
-    if (place->gradients != NULL && rank->calls->moments != NULL && sums->histograms == NULL) {
-        const int64_t bytes = place->gradients_dtype == MCP_F32 ? 4 : 2;
-        double both[2];
-        rank->calls->moments(rank->backend, (const char *)place->gradients + range.first * bytes,
-                             (enum mcp_dtype)place->gradients_dtype, range.count, both);
-        sums->norms->gradient += both[1] * scale * scale;
+    if (place->gradients != NULL && adds_up(rank, sums)) {
+        ask_gradients(rank, place, range, scale, sums);
         return;
     }
     for (int64_t at = 0; place->gradients != NULL && at < range.count; at += CHUNK) {

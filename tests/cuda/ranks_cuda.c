@@ -6,11 +6,14 @@
  * writes a line a case: its number, how far its losses and gradients' norms are from those of one
  * rank on CPUs, and its last loss. Without CASE or NAME before them: "lacks NAME FORMAT" for what
  * one backend has a kernel for and the other has none; "mixed", as a case, of embeddings in fp32
- * beside bf16; what drops of waits do (ranks_drops.c), of one plan by NAME. */
+ * beside bf16; "histogram", how far a GPU's is from the host's; what drops of waits do
+ * (ranks_drops.c), of one plan by NAME. */
 #include "exec/cuda_backend.h"
+#include "exec/events.h"
 #include "tests/cuda/ranks_world.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Steps: enough for a gradient to move a weight, and for the new weights' loss. */
 enum { SHORT = 2, SHORT_SEQUENCE = 16, ORDERS = 10 };
@@ -152,6 +155,49 @@ static void run_mixed(struct mcp_cpu_world *cpu, FILE *out)
     mcp_arena_free(run.arena);
 }
 
+/* --- histograms: what the device counts, and what the host does --- */
+
+enum { COUNTED = 3000 };
+
+static void live_histogram(struct world *world, struct run *run, int rank)
+{
+    (void)rank;
+    struct mcp_histogram *both = world->context;
+    float *values = MCP_ARRAY(run->arena, COUNTED, float);
+    uint32_t state = 1;
+    void *memory;
+    for (int i = 0; i < COUNTED; i++) {
+        state = state * 1664525u + 1013904223u;
+        values[i] = ldexpf((float)(state >> 8) - 0x1p23f, (int)(state % 61) - 60);
+    }
+    CHECK(run->calls.allocate(run->backend, COUNTED * sizeof *values, &memory, &err));
+    run->calls.write(run->backend, memory, values, COUNTED * sizeof *values);
+    for (int part = 0; part < 2; part++) /* the second begins where few do */
+        run->calls.histogram(run->backend, (const float *)memory + part * 1001, MCP_F32,
+                             part == 0 ? 1001 : COUNTED - 1001, &both[0]);
+    mcp_histogram_add(&both[1], values, COUNTED);
+}
+
+/* Sums have another order: as far apart as they are, relative to the square root of squares. */
+static void run_histogram(FILE *out)
+{
+    const struct ranks_case alone = ranks_alone(RANKS_GPT2);
+    struct mcp_histogram both[2] = {mcp_histogram_new(), mcp_histogram_new()};
+    struct run run;
+    struct world world = {.planned = &run, .ranks = 1, .live = live_histogram, .context = both};
+    if (!plan_model(&run, &alone, NULL, SHORT_SEQUENCE))
+        return;
+    build_program(&run);
+    run_world(&world);
+    const double sums = fabs(both[0].sum - both[1].sum) / sqrt(both[1].sum_squares);
+    const double squares = both[0].sum_squares / both[1].sum_squares - 1;
+    both[0].sum = both[1].sum;
+    both[0].sum_squares = both[1].sum_squares;
+    fprintf(out, "histogram %d %.3g\n", memcmp(&both[0], &both[1], sizeof both[0]) != 0,
+            fmax(sums, fabs(squares)));
+    mcp_arena_free(run.arena);
+}
+
 /* What runs on CPUs runs on GPUs. */
 static void compare_tables(FILE *out)
 {
@@ -177,6 +223,7 @@ int main(int argc, char **argv)
     if (argc <= 2) {
         compare_tables(out);
         run_mixed(cpu, out);
+        run_histogram(out);
     }
     if (argc > 2 ? *end != '\0' : ranks_every() == 1)
         run_drops(out, argc > 2 ? argv[2] : NULL);

@@ -48,6 +48,16 @@ static int judge_mixed(const char *line)
     return 1;
 }
 
+static int judge_histogram(const char *line)
+{
+    int differs;
+    double sums;
+    cr_assert(sscanf(line, "histogram %d %lf", &differs, &sums) == 2);
+    cr_expect(not(differs), "a histogram's counts differ");
+    cr_expect(sums <= 1e-12, "a histogram's sums are %g apart", sums);
+    return 1;
+}
+
 static int run_program(struct mcp_arena *arena, const char *file)
 {
     const char *mcpplan = getenv("MCPPLAN");
@@ -75,7 +85,7 @@ Test(ranks_cuda, all)
     struct mcp_error err = {""};
     struct mcp_text text = mcp_text_new(arena);
     char file[] = "/tmp/mcpplan-ranks-cuda-XXXXXX";
-    int descriptor = mkstemp(file), cases = 0, drops = 0, mixed = 0;
+    int descriptor = mkstemp(file), cases = 0, drops = 0, mixed = 0, histograms = 0;
     cr_assert(descriptor >= 0);
     close(descriptor);
     int status = run_program(arena, file);
@@ -93,13 +103,15 @@ Test(ranks_cuda, all)
             cr_expect(false, "the CPU's table and the GPU's differ: %s", line);
         } else if (mcp_starts_with(line, "mixed")) {
             mixed += judge_mixed(line);
+        } else if (mcp_starts_with(line, "histogram")) {
+            histograms += judge_histogram(line);
         } else if (*line >= '0' && *line <= '9') {
             judge_case(line);
             cases++;
         }
         line = newline == NULL ? NULL : newline + 1;
     }
-    cr_expect(eq(int, mixed, 1), "embeddings in fp32 have not run");
+    cr_expect(eq(int, mixed + histograms, 2), "embeddings in fp32, or histograms, have not run");
     cr_expect(eq(int, cases, count_cases()), "not every case has run");
     cr_expect(eq(int, drops, ranks_every() == 1 ? PLANS : 0), "not every plan has run");
     unlink(file);
