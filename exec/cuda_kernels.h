@@ -9,7 +9,7 @@
  * Arithmetic is fp32 whatever the storage; operands of one op may differ in format. Sums are
  * taken in an order that the shapes alone decide, without atomics: equal inputs give equal
  * bits on every device. Rows and columns may be multiples of nothing; 16-byte aligned operands
- * whose columns are multiples of 8 move 16 bytes at a time.
+ * whose columns are multiples of 8, or of 4 where one of them is fp32, move so many at a time.
  *
  * "Moves" says what an op must read and write at least, in elements of its operands' formats
  * unless bytes are said: that over the time is its share of the memory's bandwidth. */
@@ -209,7 +209,6 @@ struct mcp_cuda_embedding {
     struct mcp_cuda_array rows;      /* [tokens][columns]; backward: their gradients */
     int64_t tokens, columns;
     int64_t first_id, vocab_local;
-    float rounding; /* of fp32 tables: how much of what 16 bits do to them is done first, 0 to 1 */
     struct mcp_cuda_tokens place; /* of one rank */
 };
 /* rows = table[id], 0 where another rank has it, + positions. Moves 2, with positions 3. */
@@ -243,13 +242,6 @@ void mcp_cuda_loss_forward(const struct mcp_cuda_loss *op, const struct mcp_cuda
 /* *sum += factor x the sum of squares. Moves 1. */
 void mcp_cuda_add_sum_squares(struct mcp_cuda_array from, int64_t elements, double factor,
                               float *sum, const struct mcp_cuda_queue *queue);
-/* Numbers as they lie by magnitude, those that are not finite left out: smallest, largest, count,
- * sum, sum of squares, then how many each bucket holds (struct mcp_histogram of exec/events.h, which
- * this is). histogram[MCP_CUDA_HISTOGRAM]. Moves 1. cuda_kernels_histogram.cu */
-enum { MCP_CUDA_BUCKETS = 257, MCP_CUDA_HISTOGRAM = 5 + MCP_CUDA_BUCKETS };
-void mcp_cuda_histogram(struct mcp_cuda_array from, int64_t elements, double *histogram,
-                        const struct mcp_cuda_queue *queue);
-
 /* moments[0] = sum, moments[1] = sum of squares, fp64. Moves 1. */
 void mcp_cuda_moments(struct mcp_cuda_array from, int64_t elements, double *moments,
                       const struct mcp_cuda_queue *queue);

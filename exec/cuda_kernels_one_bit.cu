@@ -33,16 +33,26 @@ void mcp_cuda_add_error(const mcp_cuda_signs *op, const mcp_cuda_queue *queue)
 
 constexpr unsigned most_sums = 1024; /* blocks of a sum */
 
+constexpr int strides = 8; /* whose squares a thread adds up in fp32: fp64 may be slow */
+
 /* Squares and number of what is not masked, of each block. */
 static __global__ void sum_unmasked(mcp_cuda_signs op, double *sums)
 {
     double both[2] = {0, 0};
     const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-    for (int64_t i = mcp_thread(); i < op.real; i += step) {
-        const bool counts = op.variance[i] > 0;
-        const double u = static_cast<double>(op.error[i]);
-        both[0] += counts ? u * u : 0;
-        both[1] += counts ? 1 : 0;
+    for (int64_t first = mcp_thread(); first < op.real; first += strides * step) {
+        float squares = 0;
+        int count = 0;
+#pragma unroll
+        for (int k = 0; k < strides; k++) {
+            const int64_t i = first + k * step;
+            const bool counts = i < op.real && op.variance[i] > 0;
+            const float u = counts ? op.error[i] : 0;
+            squares += u * u;
+            count += counts ? 1 : 0;
+        }
+        both[0] += static_cast<double>(squares);
+        both[1] += count;
     }
     mcp_block_sums(both);
     if (threadIdx.x > 0)

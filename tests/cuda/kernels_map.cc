@@ -91,7 +91,7 @@ TEST(map_residual)
             for (bool biased : {false, true}) {
                 const int64_t n = s.rows * s.columns;
                 kit_array branch(format, n), input(format, n), out(format, n);
-                kit_array bias(format, s.columns);
+                kit_array bias(s.rows % 2 == 0 ? MCP_CUDA_F32 : format, s.columns);
                 branch.fill(0, 1, 1);
                 input.fill(0, 1, 2);
                 bias.fill(0, 1, 3);
@@ -136,7 +136,8 @@ static void check_activation(mcp_cuda_curve kind, mcp_cuda_format format, shape 
 {
     const bool gated = how % 3 > 0, apart = how % 3 == 2, biased = how >= 3;
     const int64_t w = s.columns, wide = gated && !apart ? 2 * w : w, d_wide = gated ? 2 * w : w;
-    kit_array up(format, s.rows * wide), other(format, s.rows * w), bias(format, 2 * w);
+    kit_array up(format, s.rows * wide), other(format, s.rows * w);
+    kit_array bias(how == 5 ? MCP_CUDA_F32 : format, 2 * w); /* one operand in fp32 too */
     kit_array active(format, s.rows * w), d_active(format, s.rows * w);
     kit_array d_up(format, s.rows * d_wide);
     up.fill(0.2, 4, 1);

@@ -14,10 +14,12 @@ static const norm_case cases[] = {
 
 struct arrays {
     kit_array x, w, b, y, dy, residual, dx, dw, db;
+    /* weights are in fp32 where rows are an even number */
     arrays(const norm_case &c, mcp_cuda_format f)
-        : x(f, c.rows * c.stride), w(f, c.columns), b(f, c.columns), y(f, c.rows * c.stride),
-          dy(f, c.rows * c.stride), residual(f, c.rows * c.stride), dx(f, c.rows * c.stride),
-          dw(MCP_CUDA_F32, c.columns), db(MCP_CUDA_F32, c.columns)
+        : x(f, c.rows * c.stride), w(c.rows % 2 == 0 ? MCP_CUDA_F32 : f, c.columns),
+          b(w.format, c.columns), y(f, c.rows * c.stride), dy(f, c.rows * c.stride),
+          residual(f, c.rows * c.stride), dx(f, c.rows * c.stride), dw(MCP_CUDA_F32, c.columns),
+          db(MCP_CUDA_F32, c.columns)
     {
         x.fill(0.3, 2, 1);
         w.fill(1, 0.5, 2);
