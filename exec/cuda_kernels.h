@@ -209,6 +209,7 @@ struct mcp_cuda_embedding {
     struct mcp_cuda_array rows;      /* [tokens][columns]; backward: their gradients */
     int64_t tokens, columns;
     int64_t first_id, vocab_local;
+    float rounding; /* of fp32 tables: how much of what 16 bits do to them is done first, 0 to 1 */
     struct mcp_cuda_tokens place; /* of one rank */
 };
 /* rows = table[id], 0 where another rank has it, + positions. Moves 2, with positions 3. */
@@ -242,6 +243,13 @@ void mcp_cuda_loss_forward(const struct mcp_cuda_loss *op, const struct mcp_cuda
 /* *sum += factor x the sum of squares. Moves 1. */
 void mcp_cuda_add_sum_squares(struct mcp_cuda_array from, int64_t elements, double factor,
                               float *sum, const struct mcp_cuda_queue *queue);
+/* Numbers as they lie by magnitude, those that are not finite left out: smallest, largest, count,
+ * sum, sum of squares, then how many each bucket holds (struct mcp_histogram of exec/events.h, which
+ * this is). histogram[MCP_CUDA_HISTOGRAM]. Moves 1. cuda_kernels_histogram.cu */
+enum { MCP_CUDA_BUCKETS = 257, MCP_CUDA_HISTOGRAM = 5 + MCP_CUDA_BUCKETS };
+void mcp_cuda_histogram(struct mcp_cuda_array from, int64_t elements, double *histogram,
+                        const struct mcp_cuda_queue *queue);
+
 /* moments[0] = sum, moments[1] = sum of squares, fp64. Moves 1. */
 void mcp_cuda_moments(struct mcp_cuda_array from, int64_t elements, double *moments,
                       const struct mcp_cuda_queue *queue);
