@@ -72,13 +72,12 @@ enum mcp_status mcp_nccl_give_up(struct mcp_nccl_world *world, const char *what,
                     world->timeout_s, what);
 }
 
-/* Those who know more than NCCL. */
+/* Those who know more than NCCL. Giving up may take a while, and others wait to hear of it. */
 static enum mcp_status look(struct mcp_nccl_world *world, struct mcp_error *err)
 {
     const enum mcp_status status = world->look == NULL ? MCP_OK : world->look(world->context, err);
     if (status == MCP_OK)
         return MCP_OK;
-    mcp_nccl_abort(world);
     world->fault = MCP_NCCL_TOLD;
     return status;
 }

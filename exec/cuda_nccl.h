@@ -37,7 +37,8 @@ struct mcp_nccl_place {
     struct mcp_nccl_id id; /* unread for one rank */
     int rank, size;
     double timeout_s; /* 0: no limit */
-    /* asked again and again while this rank waits: MCP_OK, or why that is in vain; NULL: nobody */
+    /* asked again and again while this rank waits: MCP_OK, or why that is in vain, upon which the
+     * caller gives up; NULL: nobody */
     enum mcp_status (*look)(void *context, struct mcp_error *err);
     void *context;
 };

@@ -121,6 +121,16 @@ static void note_differences(struct rank *rank, const struct mcp_machine *all)
         observer->note(observer->context, differences);
 }
 
+/* The plan's ranks in their order, of those that a launcher has numbered. */
+static struct mcp_machine *in_order(struct rank *rank, const struct mcp_machine *all)
+{
+    const struct mcp_rank_map *map = rank->program.plan.rank_map;
+    struct mcp_machine *out = MCP_ARRAY(rank->arena, rank->place.size, struct mcp_machine);
+    for (int i = 0; i < rank->place.size; i++)
+        out[map != NULL ? map->rank_on_gpu[i] : i] = all[i];
+    return out;
+}
+
 /* Before the first step. */
 static enum mcp_status compare_machines(struct rank *rank, const struct mcp_machine *found,
                                         struct mcp_error *err)
@@ -131,6 +141,7 @@ static enum mcp_status compare_machines(struct rank *rank, const struct mcp_mach
     MCP_TRY(mcp_store_gather(rank->store, found, sizeof *found, all, err));
     if (!first)
         return MCP_OK;
+    all = in_order(rank, all);
     MCP_TRY(mcp_machine_check_devices(all, rank->place.size, err));
     note_differences(rank, all);
     return MCP_OK;

@@ -172,11 +172,15 @@ Test(processes, the_plans_rank_0_tells)
     place_must(&at, CPU "--steps 2 --metrics @/cpu.jsonl " EVALUATE "--json");
     p.program = copy_program(&at);
     processes_set(&p, -1, "TORCHELASTIC_RUN_ID", "run7");
+    processes_set(&p, 0, "FAKE_DEVICE_BYTES", "90000000000");
     processes_begin(&p, "train @/plan.json --backend cuda" COMMON
                         "--steps 2 --metrics @/mapped.jsonl " EVALUATE "--json");
     const bool well = processes_succeed(&p);
     cr_assert(well, "%s", processes_sentences(&p));
     expect_alike(&at, "mapped.jsonl", "cpu.jsonl", 2);
+    cr_expect(strstr(place_content(&at, "said0"), "1 of 2 ranks, the first of them rank 0, have "
+                                                  "1.0 GiB of memory") != NULL,
+              "%s", place_content(&at, "said0"));
     cr_expect(eq(str, (char *)place_content(&at, "out0"), ""));
     cr_expect(eq(int, count_of(place_content(&at, "out1"), "\"eval_loss\""), 1));
     cr_expect(eq(int, count_of(place_content(&at, "said0"), "step "), 0), "%s",
