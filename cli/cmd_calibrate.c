@@ -238,24 +238,24 @@ static void put_text(struct mcp_context *ctx, struct mcp_text *out, const struct
                  mcp_cluster_gpus(&subject->cluster), cuda ? "each on a" : "cores of each",
                  cuda ? gpu->name : mcp_format(ctx->arena, "%d", gpu->num_multiprocessors),
                  calibrate->num_runs * calibrate->repeats, calibrate->calibration.num_samples);
-    mcp_text_add(out, "  %-34s %10.3g GFLOP/s of a rank\n", "matrix products, best",
+    mcp_text_add(out, "  %-36s %10.3g GFLOP/s of a rank\n", "matrix products, best",
                  1e-9 * best_rate(&calibrate->calibration, MCP_MATMUL));
-    mcp_text_add(out, "  %-34s %10.3g GFLOP/s of a rank\n", "attention, best",
+    mcp_text_add(out, "  %-36s %10.3g GFLOP/s of a rank\n", "attention, best",
                  1e-9 * best_rate(&calibrate->calibration, MCP_ATTENTION));
-    mcp_text_add(out, "  %-34s %10.3g GB/s of a rank\n", "memory, streaming",
+    mcp_text_add(out, "  %-36s %10.3g GB/s of a rank\n", "memory, streaming",
                  1e-9 * MCP_MEMORY_FRAC * gpu->memory_bandwidth_bytes_per_s);
     const double transfers = best_rate(&calibrate->calibration, MCP_COLLECTIVE);
     if (transfers > 0)
-        mcp_text_add(out, "  %-34s %10.3g GB/s of a rank\n", "collectives, best", 1e-9 * transfers);
+        mcp_text_add(out, "  %-36s %10.3g GB/s of a rank\n", "collectives, best", 1e-9 * transfers);
     if (!isnan(calibrate->data_overlap_frac))
-        mcp_text_add(out, "  %-34s %10.1f %%\n", "data transfers hidden",
+        mcp_text_add(out, "  %-36s %10.1f %%\n", "data transfers hidden",
                      100 * calibrate->data_overlap_frac);
-    mcp_text_add(out, "  %-34s %10.2f ms of a step\n", "between ops",
+    mcp_text_add(out, "  %-36s %10.2f ms of a step\n", "between ops",
                  1e3 * subject->stack.step_overhead_s);
-    mcp_text_add(out, "  %-34s %10.1f %%\n\n", "medians above what is kept by",
+    mcp_text_add(out, "  %-36s %10.1f %%\n\n", "medians above what is kept by",
                  100 * calibrate->spread_frac);
     for (int i = 0; i < calibrate->num_runs; i++)
-        mcp_text_add(out, "  %-34s %10.1f ms, the fastest step\n", calibrate->runs[i].name,
+        mcp_text_add(out, "  %-36s %10.1f ms, the fastest step\n", calibrate->runs[i].name,
                      1e3 * calibrate->runs[i].iteration_s);
     if (ctx->output_path == NULL)
         mcp_text_add(out, "\nnothing was written; -o calibration.json keeps it for plan\n");

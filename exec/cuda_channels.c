@@ -10,7 +10,7 @@
  * as it waits, and in every communicator it has buffers of some 10 MB for each rank that it hears
  * from. Four move as much as a network does, which is enough for a message that is waited for; and
  * one a few numbers. */
-enum { LINK_SETS = 3, MESSAGE_BLOCKS = 4, FEW_BYTES = 1 << 20 };
+enum { LINK_SETS = 3, MESSAGE_BLOCKS = 4, FEW_BYTES = 1 << 18 };
 
 /* --- groups --- */
 

@@ -5,6 +5,7 @@
  *
  *   MCP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)   a template in parentheses
  *   MCP_ALLOW_SHARED(kernel, bytes)       before a launch with more than 48 KiB of dynamic
+ *   mcp_shared_limit()                    bytes that a block can have on this thread's device
  *   MCP_SHARED(type, name, count)         shared memory of a block: type name[count]
  *   MCP_SHARED_ARRAY(type, name)          the launch's dynamic shared memory, 16-byte aligned
  *
@@ -24,6 +25,13 @@
 #define MCP_ALLOW_SHARED(kernel, bytes)                                                            \
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,                      \
                          static_cast<int>(bytes))
+static inline size_t mcp_shared_limit()
+{
+    int device = 0, bytes = 0;
+    cudaGetDevice(&device); /* what fails here fails the launch too */
+    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    return static_cast<size_t>(bytes);
+}
 #define MCP_SHARED(type, name, count) __shared__ type name[count]
 #define MCP_SHARED_ARRAY(type, name)                                                               \
     extern __shared__ __align__(16) unsigned char mcp_dynamic_shared[];                            \

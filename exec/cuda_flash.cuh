@@ -12,7 +12,6 @@
 #include "exec/cuda_ptx.cuh"
 
 constexpr int mcp_flash_warps = 4, mcp_flash_threads = mcp_flash_warps * mcp_warp;
-constexpr float mcp_log2_e = 1.44269504f, mcp_log_2 = 0.693147181f;
 
 /* Positions and rows are 32 bits wide here. */
 constexpr int64_t mcp_flash_positions = INT64_C(1) << 30;
@@ -199,9 +198,9 @@ static __device__ __forceinline__ void mcp_flash_add(const Weights<M, N> &weight
     }
 }
 
-/* sums[16 M rows][64] += weights[16 M][64] x tile[64][D], its columns from 64 x `strip` on;
- * weights are in shared memory, in rows of 64. */
-template <int D, int M>
+/* sums[16 M rows][64] += weights[16 M][R] x tile[R][D], its columns from 64 x `strip` on; weights
+ * are in shared memory, in rows of 64 of which R are there. */
+template <int D, int R, int M>
 static __device__ __forceinline__ void mcp_flash_add_shared(const unsigned short *weights,
                                                             const unsigned short *tile, int strip,
                                                             mcp_flash_sums<M, 8> *sums)
@@ -209,7 +208,7 @@ static __device__ __forceinline__ void mcp_flash_add_shared(const unsigned short
     const int lane = mcp_flash_lane();
     tile += 64 * strip;
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < R / 16; k++) {
         unsigned a[M][4], b[4];
 #pragma unroll
         for (int m = 0; m < M; m++)
@@ -417,7 +416,7 @@ static inline bool mcp_flash_fits(const struct mcp_cuda_attention *op, T... arra
 {
     return (op->head_dim == 64 || op->head_dim == 128) && op->value_head_dim == op->head_dim &&
            op->scale > 0 && mcp_flash_is_short(op->queries) && mcp_flash_is_short(op->keys) &&
-           (... && (arrays.format == MCP_CUDA_BF16 && mcp_is_wide(arrays)));
+           (... && (arrays.format == MCP_CUDA_BF16 && mcp_is_aligned(arrays.data)));
 }
 
 /* The op with limits of 32 bits; one of more positions than there are is none. */

@@ -44,8 +44,8 @@ soften(const struct mcp_cuda_attention &op, const mcp_tile &queries, const mcp_t
     for (int r = 0; r < mcp_rows; r++) {
         if (first + r >= queries.count)
             continue; /* the whole warp: nobody reads this row */
-        const bool sees = lane < keys.count &&
-                          mcp_sees(op, queries.position + first + r, keys.position + lane);
+        const bool sees =
+            lane < keys.count && mcp_sees(op, queries.position + first + r, keys.position + lane);
         const float mine = sees ? score[r] * op.scale : -INFINITY;
         const float largest = mcp_larger(rows->largest[r], mcp_warp_largest(mine));
         const float weight = sees ? expf(mine - largest) : 0;
@@ -142,7 +142,7 @@ void mcp_cuda_attention(const struct mcp_cuda_attention *op, const mcp_cuda_queu
 /* --- merge --- */
 
 /* l'' = log(e^l + e^l'), each output weighted by its share of that; a warp has a head's row. */
-static __global__ void merge(struct mcp_cuda_merge op)
+template <int N> static __global__ void merge(struct mcp_cuda_merge op)
 {
     const int64_t item = mcp_thread() / mcp_warp;
     if (item >= op.rows * op.heads)
@@ -154,11 +154,18 @@ static __global__ void merge(struct mcp_cuda_merge op)
     const float sum = largest + logf(expf(old - largest) + expf(part - largest));
     const float old_share = expf(old - sum), new_share = expf(part - sum);
     const int lane = static_cast<int>(threadIdx.x) % mcp_warp;
-    for (int64_t c = lane; c < op.width; c += mcp_warp) {
+    for (int64_t c = lane * N; c < op.width; c += mcp_warp * N) {
         const int64_t at = item * op.width + c;
-        mcp_store_one(op.output, at,
-                      mcp_load_one(op.output, at) * old_share +
-                          mcp_load_one(op.part, at) * new_share);
+        mcp_words<N> x_words, y_words;
+        float x[N], y[N];
+        mcp_fetch(op.output, at, x_words);
+        mcp_fetch(op.part, at, y_words);
+        mcp_decode(op.output, x_words, x);
+        mcp_decode(op.part, y_words, y);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            x[i] = x[i] * old_share + y[i] * new_share;
+        mcp_store(op.output, at, x);
     }
     __syncwarp(); /* all lanes have read the statistic */
     if (lane == 0)
@@ -168,6 +175,8 @@ static __global__ void merge(struct mcp_cuda_merge op)
 void mcp_cuda_attention_merge(const struct mcp_cuda_merge *op, const mcp_cuda_queue *queue)
 {
     const int64_t items = op->rows * op->heads;
+    const int pack = mcp_pack_for(op->part, op->output, op->width);
     if (items > 0)
-        MCP_LAUNCH(merge, mcp_blocks(items * mcp_warp), mcp_threads, 0, queue->stream, *op);
+        MCP_LAUNCH_PACKS(pack, merge, mcp_blocks(items * mcp_warp), mcp_threads, 0, queue->stream,
+                         *op);
 }

@@ -8,17 +8,18 @@
 
 constexpr int key_rows = mcp_tile_keys / mcp_tile_warps; /* of keys, of a warp */
 
-/* A block's shared memory: a tile of each side, and what their scores come to. */
+/* A block's shared memory: a tile of each side, and what their scores come to, P or dS. All of it
+ * is 98.25 KiB for heads of 256: some GPUs have 99. */
 struct back_memory {
     float *query, *d_output; /* [tile_queries][head_dim], [tile_queries][value_head_dim] */
-    float *p, *ds;           /* [tile_queries][tile_keys] */
+    float *weights;          /* [tile_queries][tile_keys] */
     mcp_kv_tile kv;
 };
 
 static __host__ __device__ __forceinline__ int64_t back_floats(const struct mcp_cuda_attention &op)
 {
     const int64_t columns = op.head_dim + op.value_head_dim;
-    return mcp_tile_queries * (columns + 2 * mcp_tile_keys) + mcp_tile_keys * (columns + 2);
+    return mcp_tile_queries * (columns + mcp_tile_keys) + mcp_tile_keys * (columns + 2);
 }
 
 static __device__ __forceinline__ back_memory memory_of(const struct mcp_cuda_attention &op,
@@ -29,9 +30,8 @@ static __device__ __forceinline__ back_memory memory_of(const struct mcp_cuda_at
     back_memory m;
     m.query = shared;
     m.d_output = m.query + mcp_tile_queries * width;
-    m.p = m.d_output + mcp_tile_queries * value_width;
-    m.ds = m.p + mcp_tile_queries * mcp_tile_keys;
-    m.kv.key = m.ds + mcp_tile_queries * mcp_tile_keys;
+    m.weights = m.d_output + mcp_tile_queries * value_width;
+    m.kv.key = m.weights + mcp_tile_queries * mcp_tile_keys;
     m.kv.value = m.kv.key + mcp_tile_keys * (width + 1);
     m.kv.key_stride = width + 1;
     m.kv.value_stride = value_width + 1;
@@ -72,9 +72,14 @@ static __device__ __forceinline__ void load_queries(const struct mcp_cuda_attent
 }
 
 /* P and dS of a warp's rows and the lane's key; 0 where a query does not see it. */
+struct scores {
+    float p[mcp_rows], ds[mcp_rows];
+};
+
 static __device__ __forceinline__ void score(const struct mcp_cuda_attention &op,
                                              const mcp_tile &queries, const mcp_tile &keys,
-                                             const row_numbers &numbers, const back_memory &m)
+                                             const row_numbers &numbers, const back_memory &m,
+                                             scores *out)
 {
     const int lane = static_cast<int>(threadIdx.x) % mcp_warp;
     const int first = static_cast<int>(threadIdx.x) / mcp_warp * mcp_rows;
@@ -88,11 +93,19 @@ static __device__ __forceinline__ void score(const struct mcp_cuda_attention &op
     for (int r = 0; r < mcp_rows; r++) {
         const bool sees = first + r < queries.count && lane < keys.count &&
                           mcp_sees(op, queries.position + first + r, keys.position + lane);
-        const float p = sees ? expf(s[r] * op.scale - numbers.statistic[r]) : 0;
-        m.p[(first + r) * mcp_tile_keys + lane] = p;
-        m.ds[(first + r) * mcp_tile_keys + lane] =
-            sees ? p * (dp[r] - numbers.delta[r]) * op.scale : 0;
+        out->p[r] = sees ? expf(s[r] * op.scale - numbers.statistic[r]) : 0;
+        out->ds[r] = sees ? out->p[r] * (dp[r] - numbers.delta[r]) * op.scale : 0;
     }
+}
+
+/* Of a warp's rows and the lane's key, to where others read them. */
+static __device__ __forceinline__ void share(const float (&rows)[mcp_rows], float *weights)
+{
+    const int lane = static_cast<int>(threadIdx.x) % mcp_warp;
+    const int first = static_cast<int>(threadIdx.x) / mcp_warp * mcp_rows;
+#pragma unroll
+    for (int r = 0; r < mcp_rows; r++)
+        weights[(first + r) * mcp_tile_keys + lane] = rows[r];
 }
 
 /* --- by tiles of queries --- */
@@ -117,7 +130,9 @@ static __device__ __forceinline__ void store_queries(const struct mcp_cuda_atten
 }
 
 template <int C>
-static __global__ void __launch_bounds__(mcp_tile_threads, C > 4 ? 2 : 3)
+static __global__ void __launch_bounds__(mcp_tile_threads, C > 4   ? 2
+                                                           : C > 2 ? 3
+                                                                   : 4)
     query_gradients(struct mcp_cuda_attention op)
 {
     MCP_SHARED_ARRAY(float, shared);
@@ -127,6 +142,7 @@ static __global__ void __launch_bounds__(mcp_tile_threads, C > 4 ? 2 : 3)
     const int warp = static_cast<int>(threadIdx.x) / mcp_warp;
     mcp_tile queries = mcp_tile_at(op.queries, mcp_tile_queries, blockIdx.x);
     row_numbers numbers;
+    scores found;
     float sums[mcp_rows][C] = {};
     queries.row += sequence;
     load_queries(op, queries, head, m, &numbers);
@@ -138,9 +154,10 @@ static __global__ void __launch_bounds__(mcp_tile_threads, C > 4 ? 2 : 3)
         __syncthreads(); /* the last tile has been read */
         mcp_load_kv(op, keys, kv_head, m.kv);
         __syncthreads();
-        score(op, queries, keys, numbers, m);
+        score(op, queries, keys, numbers, m, &found);
+        share(found.ds, m.weights);
         __syncwarp();
-        mcp_add_weighted(m.ds + warp * mcp_rows * mcp_tile_keys, m.kv.key, m.kv.key_stride,
+        mcp_add_weighted(m.weights + warp * mcp_rows * mcp_tile_keys, m.kv.key, m.kv.key_stride,
                          static_cast<int>(op.head_dim), sums);
     }
     store_queries(op, queries, head, sums);
@@ -179,16 +196,21 @@ static __device__ __forceinline__ void add_head(const struct mcp_cuda_attention 
     for (int64_t t = 0; t < mcp_num_tiles(op.queries, mcp_tile_queries); t++) {
         mcp_tile queries = mcp_tile_at(op.queries, mcp_tile_queries, t);
         row_numbers numbers;
+        scores found;
         if (!mcp_tiles_meet(op, queries, keys))
             continue;
         queries.row += sequence;
         __syncthreads(); /* the last tile has been read */
         load_queries(op, queries, head, m, &numbers);
         __syncthreads();
-        score(op, queries, keys, numbers, m);
+        score(op, queries, keys, numbers, m, &found);
+        share(found.p, m.weights);
         __syncthreads();
-        add_across(m.p, m.d_output, static_cast<int>(op.value_head_dim), sums->value);
-        add_across(m.ds, m.query, static_cast<int>(op.head_dim), sums->key);
+        add_across(m.weights, m.d_output, static_cast<int>(op.value_head_dim), sums->value);
+        __syncthreads(); /* P has been read */
+        share(found.ds, m.weights);
+        __syncthreads();
+        add_across(m.weights, m.query, static_cast<int>(op.head_dim), sums->key);
     }
 }
 
@@ -215,7 +237,9 @@ static __device__ __forceinline__ void store_keys(const struct mcp_cuda_attentio
 }
 
 template <int C>
-static __global__ void __launch_bounds__(mcp_tile_threads, C > 4 ? 2 : 3)
+static __global__ void __launch_bounds__(mcp_tile_threads, C > 4   ? 2
+                                                           : C > 2 ? 3
+                                                                   : 4)
     key_gradients(struct mcp_cuda_attention op)
 {
     MCP_SHARED_ARRAY(float, shared);

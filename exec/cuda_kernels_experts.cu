@@ -263,15 +263,45 @@ struct route {
     float share;
 };
 
+/* By a warp: a lane looks at a token of the tile before this one. */
 static __device__ __forceinline__ int32_t row_of(const mcp_cuda_routing &r,
                                                  const rows_of_experts &rows, int64_t token,
                                                  int64_t expert)
 {
-    const int64_t tile = token / rows.tile_tokens;
+    const int64_t tile = mcp_divide(token, rows.tile_tokens);
     int32_t row = rows.starts[expert] + rows.counts[expert * rows.tiles + tile];
-    for (int64_t other = tile * rows.tile_tokens; other < token; other++)
-        row += shares_of(r)[other * r.experts + expert] >= 0;
+    for (int64_t first = tile * rows.tile_tokens; first < token; first += mcp_warp) {
+        const int64_t other = first + lane_of();
+        const bool chosen = other < token && shares_of(r)[other * r.experts + expert] >= 0;
+        row += __popc(__ballot_sync(mcp_all_lanes, chosen));
+    }
     return row;
+}
+
+/* The token's experts in their order, by a warp; returns their number. */
+static __device__ __forceinline__ int find_experts(const mcp_cuda_routing &r, int64_t token,
+                                                   route *routes)
+{
+    int found = 0;
+    for (int64_t first = 0; first < r.experts; first += mcp_warp) {
+        const int64_t expert = first + lane_of();
+        const float share = expert < r.experts ? shares_of(r)[token * r.experts + expert] : -1;
+        const unsigned chosen = __ballot_sync(mcp_all_lanes, share >= 0);
+        const int place = found + __popc(chosen & ((1u << lane_of()) - 1));
+        if (share >= 0)
+            routes[place] = {static_cast<int32_t>(expert), 0, share};
+        found += __popc(chosen);
+    }
+    return found;
+}
+
+/* A token's row will be read when its routes are known. */
+template <int N>
+static __device__ __forceinline__ void prefetch_token(const struct mcp_cuda_permute &op,
+                                                      int64_t token)
+{
+    for (int64_t c = static_cast<int64_t>(threadIdx.x) * N; c < op.columns; c += blockDim.x * N)
+        mcp_prefetch(mcp_place(op.tokens, token * op.columns + c));
 }
 
 /* The token's routes by expert, in shared memory, and their number, which is less than
@@ -280,53 +310,76 @@ static __device__ __forceinline__ int
 find_routes(const mcp_cuda_routing &r, const rows_of_experts &rows, int64_t token, route *routes)
 {
     MCP_SHARED(int, count, 1);
-    int found = 0;
-    if (threadIdx.x < mcp_warp)
-        for (int64_t first = 0; first < r.experts; first += mcp_warp) {
-            const int64_t expert = first + lane_of();
-            const float share = expert < r.experts ? shares_of(r)[token * r.experts + expert] : -1;
-            const unsigned chosen = __ballot_sync(mcp_all_lanes, share >= 0);
-            const int place = found + __popc(chosen & ((1u << lane_of()) - 1));
-            if (share >= 0)
-                routes[place] = {static_cast<int32_t>(expert), row_of(r, rows, token, expert),
-                                 share};
-            found += __popc(chosen);
-        }
-    if (threadIdx.x == 0)
-        *count = found;
+    const int warp = static_cast<int>(threadIdx.x) / mcp_warp;
+    if (warp == 0) {
+        const int found = find_experts(r, token, routes);
+        if (lane_of() == 0)
+            *count = found;
+    }
     __syncthreads();
+    for (int k = warp; k < *count; k += static_cast<int>(blockDim.x) / mcp_warp) {
+        const int32_t row = row_of(r, rows, token, routes[k].expert);
+        if (lane_of() == 0)
+            routes[k].row = row;
+    }
+    __syncthreads(); /* rows are there */
     return *count;
 }
 
-template <int N> static __global__ void permute(struct mcp_cuda_permute op, rows_of_experts rows)
+template <int N>
+static __global__ void __launch_bounds__(mcp_row_most, 2)
+    permute(struct mcp_cuda_permute op, rows_of_experts rows)
 {
     MCP_SHARED_ARRAY(route, routes);
     const int64_t token = blockIdx.x;
+    prefetch_token<N>(op, token);
     const int count = find_routes(op.routing, rows, token, routes);
     for (int64_t c = static_cast<int64_t>(threadIdx.x) * N; c < op.columns; c += blockDim.x * N) {
         float x[N];
         mcp_load(op.tokens, token * op.columns + c, x);
+#pragma unroll 1
         for (int k = 0; k < count; k++)
             mcp_store(op.sorted, routes[k].row * op.columns + c, x);
     }
 }
 
+constexpr int rows_at_once = 4; /* that are on their way to a thread */
+
+/* sum += weight x columns from c on of the sorted rows of these routes, in order. */
+template <int N>
+static __device__ __forceinline__ void add_routes(const struct mcp_cuda_permute &op,
+                                                  const route *routes, int count, int64_t c,
+                                                  float (&sum)[N], bool weighs)
+{
+    mcp_words<N> words[rows_at_once] = {};
+#pragma unroll
+    for (int k = 0; k < rows_at_once; k++)
+        if (k < count)
+            mcp_fetch(op.sorted, routes[k].row * op.columns + c, words[k]);
+#pragma unroll
+    for (int k = 0; k < rows_at_once; k++) {
+        const float share = k >= count ? 0 : weighs ? routes[k].share : 1;
+        float x[N];
+        mcp_decode(op.sorted, words[k], x);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            sum[i] += share * x[i];
+    }
+}
+
 /* tokens = sums of share x sorted, or tokens += sums of sorted. */
 template <int N>
-static __global__ void gather(struct mcp_cuda_permute op, rows_of_experts rows, int adds)
+static __global__ void __launch_bounds__(mcp_row_most, 2)
+    gather(struct mcp_cuda_permute op, rows_of_experts rows, int adds)
 {
     MCP_SHARED_ARRAY(route, routes);
     const int64_t token = blockIdx.x;
     const int count = find_routes(op.routing, rows, token, routes);
     for (int64_t c = static_cast<int64_t>(threadIdx.x) * N; c < op.columns; c += blockDim.x * N) {
         float sum[N] = {}, x[N];
-        for (int k = 0; k < count; k++) {
-            const float share = adds ? 1 : routes[k].share;
-            mcp_load(op.sorted, routes[k].row * op.columns + c, x);
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                sum[i] += share * x[i];
-        }
+#pragma unroll 1
+        for (int k = 0; k < count; k += rows_at_once)
+            add_routes(op, routes + k, count - k, c, sum, adds == 0);
         if (adds) {
             mcp_load(op.tokens, token * op.columns + c, x);
 #pragma unroll
@@ -345,9 +398,12 @@ static __device__ __forceinline__ float share_row(const struct mcp_cuda_permute 
     float dot = 0;
     for (int64_t c = static_cast<int64_t>(threadIdx.x) * N; c < op.columns; c += blockDim.x * N) {
         const int64_t at = to.row * op.columns + c;
+        mcp_words<N> x_words, y_words;
         float x[N], y[N];
-        mcp_load(op.tokens, token * op.columns + c, x);
-        mcp_load(op.sorted, at, y);
+        mcp_fetch(op.tokens, token * op.columns + c, x_words);
+        mcp_fetch(op.sorted, at, y_words);
+        mcp_decode(op.tokens, x_words, x);
+        mcp_decode(op.sorted, y_words, y);
 #pragma unroll
         for (int i = 0; i < N; i++) {
             dot += x[i] * y[i];
@@ -358,11 +414,14 @@ static __device__ __forceinline__ float share_row(const struct mcp_cuda_permute 
     return dot;
 }
 
-template <int N> static __global__ void share_back(struct mcp_cuda_permute op, rows_of_experts rows)
+template <int N>
+static __global__ void __launch_bounds__(mcp_row_most, 3)
+    share_back(struct mcp_cuda_permute op, rows_of_experts rows)
 {
     MCP_SHARED_ARRAY(route, routes);
     const mcp_cuda_routing &r = op.routing;
     const int64_t token = blockIdx.x;
+    prefetch_token<N>(op, token);
     const int count = find_routes(r, rows, token, routes);
     for (int64_t i = threadIdx.x; i < r.experts; i += blockDim.x)
         if (shares_of(r)[token * r.experts + i] < 0)
@@ -374,21 +433,21 @@ template <int N> static __global__ void share_back(struct mcp_cuda_permute op, r
     }
 }
 
-static bool is_wide(const struct mcp_cuda_permute *op)
+static int pack_of(const struct mcp_cuda_permute *op)
 {
-    return mcp_are_wide(op->tokens, op->sorted, op->d_sorted, op->columns);
+    return mcp_pack_for(op->tokens, op->sorted, op->d_sorted, op->columns);
 }
 
 #define LAUNCH_ROWS(kernel, ...)                                                                   \
     do {                                                                                           \
-        const bool wide = is_wide(op);                                                             \
+        const int pack = pack_of(op);                                                              \
         const auto bytes = static_cast<size_t>(op->routing.experts_per_token) * sizeof(route);     \
         if (op->routing.tokens <= 0 || op->columns <= 0)                                           \
             return;                                                                                \
         const rows_of_experts rows = count_rows(&op->routing, queue);                              \
-        MCP_LAUNCH_PACKS(wide, kernel, static_cast<unsigned>(op->routing.tokens),                  \
-                         mcp_row_threads(op->columns / mcp_width(wide)), bytes, queue->stream,     \
-                         *op, rows, ##__VA_ARGS__);                                                \
+        MCP_LAUNCH_PACKS(pack, kernel, static_cast<unsigned>(op->routing.tokens),                  \
+                         mcp_row_threads(op->columns / pack), bytes, queue->stream, *op, rows,     \
+                         ##__VA_ARGS__);                                                           \
     } while (0)
 
 void mcp_cuda_permute(const struct mcp_cuda_permute *op, const mcp_cuda_queue *queue)

@@ -162,17 +162,18 @@ static __global__ void __launch_bounds__(mcp_flash_threads) flash_queries(struct
 
 /* Registers hold gradients of 32 keys by 64 columns. So a warp has all of a head of 64; of one
  * of 128 two warps share the keys, of which each has half the columns, and half the tile's
- * scores: those they exchange through shared memory. */
-constexpr int key_row_tiles = 2, scored = 32; /* queries that a warp scores */
+ * scores: those they exchange through shared memory. A warp scores S queries: 32, or 16 where a
+ * block has no more than 99 KiB (compute capability 8.6, 8.9, 12.0). */
+constexpr int key_row_tiles = 2;
 template <int D> constexpr int strips = D / 64;
 template <int D> constexpr int block_keys = mcp_flash_warps / strips<D> * 16 * key_row_tiles;
-template <int D> constexpr int tile_rows = scored *strips<D>; /* queries of a tile */
+template <int D, int S> constexpr int tile_rows = S *strips<D>; /* queries of a tile */
 /* One place of two: queries, gradients of outputs, statistics, deltas; in numbers of 2 bytes. */
-template <int D> constexpr int place_size = tile_rows<D> *(2 * D + 4);
-/* P and dS, if they are exchanged; in the same. */
-template <int D> constexpr int exchange_size = D == 64 ? 0 : 2 * block_keys<D> *tile_rows<D>;
-template <int D>
-constexpr size_t key_bytes = (2 * block_keys<D> * D + 2 * place_size<D> + exchange_size<D>)*2;
+template <int D, int S> constexpr int place_size = tile_rows<D, S> *(2 * D + 4);
+/* P and dS in rows of 64, if they are exchanged; in the same. */
+template <int D> constexpr int shared_size = D == 64 ? 0 : block_keys<D> * 64;
+template <int D, int S>
+constexpr size_t key_bytes = (2 * block_keys<D> * D + 2 * place_size<D, S> + 2 * shared_size<D>)*2;
 
 /* The group's heads of queries, one after the other; of each its tiles. */
 struct head_walk {
@@ -180,11 +181,11 @@ struct head_walk {
     int head, last;
 };
 
-template <int D>
+template <int D, int S>
 static __device__ __forceinline__ bool next_queries(const struct mcp_cuda_attention &op,
                                                     head_walk *heads, mcp_flash_tile *tile)
 {
-    while (!mcp_flash_next<tile_rows<D>>(op.queries, &heads->walk, tile)) {
+    while (!mcp_flash_next<tile_rows<D, S>>(op.queries, &heads->walk, tile)) {
         if (heads->head == heads->last)
             return false;
         heads->head++;
@@ -193,20 +194,20 @@ static __device__ __forceinline__ bool next_queries(const struct mcp_cuda_attent
     return true;
 }
 
-template <int D>
+template <int D, int S>
 static __device__ __forceinline__ void load_queries(const flash_back &b, int head,
                                                     const mcp_flash_tile &tile, unsigned short *to)
 {
     const struct mcp_cuda_attention &op = b.op;
     const mcp_flash_sides<D> sides = mcp_flash_sides_of<D>(op, head);
-    mcp_flash_load<D, tile_rows<D>>(to, sides.query, op.heads, tile);
-    mcp_flash_load<D, tile_rows<D>>(to + tile_rows<D> * D, sides.d_output, op.heads, tile);
-    auto *numbers = reinterpret_cast<float *>(to + 2 * tile_rows<D> * D) + threadIdx.x;
-    const int row = static_cast<int>(threadIdx.x) % tile_rows<D>;
+    mcp_flash_load<D, tile_rows<D, S>>(to, sides.query, op.heads, tile);
+    mcp_flash_load<D, tile_rows<D, S>>(to + tile_rows<D, S> * D, sides.d_output, op.heads, tile);
+    auto *numbers = reinterpret_cast<float *>(to + 2 * tile_rows<D, S> * D) + threadIdx.x;
+    const int row = static_cast<int>(threadIdx.x) % tile_rows<D, S>;
     const int64_t at = mcp_flash_first_row(op) + tile.row + row;
-    if (threadIdx.x < tile_rows<D>)
+    if (threadIdx.x < tile_rows<D, S>)
         mcp_copy_async<4>(numbers, op.statistics + at * op.heads + head, row < tile.count);
-    else if (threadIdx.x < 2 * tile_rows<D>)
+    else if (threadIdx.x < 2 * tile_rows<D, S>)
         mcp_copy_async<4>(numbers, delta_at(b, at, head), row < tile.count);
 }
 
@@ -268,34 +269,35 @@ template <int D> static __device__ __forceinline__ int strip_of()
 }
 
 /* dK += dS^T Q and dV += P^T dO of one tile. */
-template <int D>
+template <int D, int S>
 static __device__ __forceinline__ void
 add_queries(const struct mcp_cuda_attention &op, const mcp_flash_tile &queries,
             const mcp_flash_tile &keys, const key_memory &m, key_sums *sums)
 {
-    const int first = first_key<D>(), strip = strip_of<D>(), half = strip * scored;
-    const unsigned short *d_output = m.query + tile_rows<D> * D;
+    const int first = first_key<D>(), strip = strip_of<D>(), half = strip * S;
+    const unsigned short *d_output = m.query + tile_rows<D, S> * D;
     const unsigned short *value = m.key + block_keys<D> * D;
-    const auto *numbers = reinterpret_cast<const float *>(m.query + 2 * tile_rows<D> * D) + half;
-    mcp_flash_sums<key_row_tiles, scored / 8> scores = {}, dp = {};
+    const auto *numbers = reinterpret_cast<const float *>(m.query + 2 * tile_rows<D, S> * D) + half;
+    mcp_flash_sums<key_row_tiles, S / 8> scores = {}, dp = {};
     mcp_flash_dot<D, 2>(m.key, first, m.query + half * D, &scores);
     if (!mcp_flash_all_seen<block_keys<D>>(op, queries, keys))
         mcp_flash_mask_columns(op, queries.position + half, first, keys, &scores);
     weigh_columns(op.scale * mcp_log2_e, numbers, &scores);
     const auto p = mcp_flash_round(scores);
     mcp_flash_dot<D, 2>(value, first, d_output + half * D, &dp);
-    differentiate_columns(numbers + tile_rows<D>, p, &dp);
+    differentiate_columns(numbers + tile_rows<D, S>, p, &dp);
     const auto ds = mcp_flash_round(dp);
     if constexpr (strips<D> == 1) {
         mcp_flash_add<D>(p, d_output, &sums->value);
         mcp_flash_add<D>(ds, m.query, &sums->key);
     } else {
-        unsigned short *const shared = m.exchange + first * tile_rows<D>;
+        constexpr int rows = tile_rows<D, S>;
+        unsigned short *const shared = m.exchange + first * 64;
         mcp_flash_share(p, strip, shared);
-        mcp_flash_share(ds, strip, shared + block_keys<D> * tile_rows<D>);
+        mcp_flash_share(ds, strip, shared + shared_size<D>);
         __syncthreads(); /* both halves are there */
-        mcp_flash_add_shared<D>(shared, d_output, strip, &sums->value);
-        mcp_flash_add_shared<D>(shared + block_keys<D> * tile_rows<D>, m.query, strip, &sums->key);
+        mcp_flash_add_shared<D, rows>(shared, d_output, strip, &sums->value);
+        mcp_flash_add_shared<D, rows>(shared + shared_size<D>, m.query, strip, &sums->key);
     }
 }
 
@@ -313,7 +315,7 @@ static __device__ __forceinline__ void store_keys(const struct mcp_cuda_attentio
                   sums.value);
 }
 
-template <int D>
+template <int D, int S>
 static __global__ void __launch_bounds__(mcp_flash_threads) flash_keys(struct flash_back b)
 {
     MCP_SHARED_ARRAY(unsigned short, key);
@@ -326,26 +328,33 @@ static __global__ void __launch_bounds__(mcp_flash_threads) flash_keys(struct fl
                        kv_head * group + group - 1};
     key_sums sums = {};
     mcp_flash_tile next;
-    bool more = next_queries<D>(op, &heads, &next);
+    bool more = next_queries<D, S>(op, &heads, &next);
     if (more) {
         mcp_flash_load_keys<D, block_keys<D>>(key, mcp_flash_sides_of<D>(op, heads.head),
                                               op.kv_heads, keys);
-        load_queries<D>(b, heads.head, next, places);
+        load_queries<D, S>(b, heads.head, next, places);
     }
     for (int place = 0; more; place ^= 1) {
         const mcp_flash_tile queries = next;
-        const key_memory m = {key, places + place * place_size<D>, places + 2 * place_size<D>};
+        const key_memory m = {key, places + place * place_size<D, S>,
+                              places + 2 * place_size<D, S>};
         mcp_wait_for_copies();
         __syncthreads(); /* queries have come; what was before has been read */
-        more = next_queries<D>(op, &heads, &next);
+        more = next_queries<D, S>(op, &heads, &next);
         if (more)
-            load_queries<D>(b, heads.head, next, places + (place ^ 1) * place_size<D>);
-        add_queries<D>(op, queries, keys, m, &sums);
+            load_queries<D, S>(b, heads.head, next, places + (place ^ 1) * place_size<D, S>);
+        add_queries<D, S>(op, queries, keys, m, &sums);
     }
     store_keys<D>(op, keys, kv_head, sums);
 }
 
 /* --- launches --- */
+
+template <int D, int S> static void launch_keys(const flash_back &b, const dim3 &grid, void *stream)
+{
+    MCP_ALLOW_SHARED((flash_keys<D, S>), (key_bytes<D, S>));
+    MCP_LAUNCH((flash_keys<D, S>), grid, mcp_flash_threads, (key_bytes<D, S>), stream, b);
+}
 
 template <int D> static void launch(const flash_back &b, void *stream)
 {
@@ -356,9 +365,11 @@ template <int D> static void launch(const flash_back &b, void *stream)
                        heads * group, batch);
     const dim3 keys(static_cast<unsigned>(mcp_num_tiles(op.keys, block_keys<D>)), heads, batch);
     MCP_ALLOW_SHARED(flash_queries<D>, query_bytes<D>);
-    MCP_ALLOW_SHARED(flash_keys<D>, key_bytes<D>);
     MCP_LAUNCH(flash_queries<D>, queries, mcp_flash_threads, query_bytes<D>, stream, b);
-    MCP_LAUNCH(flash_keys<D>, keys, mcp_flash_threads, key_bytes<D>, stream, b);
+    if (D == 64 || key_bytes<D, 32> <= mcp_shared_limit())
+        launch_keys<D, 32>(b, keys, stream);
+    else if constexpr (D > 64)
+        launch_keys<D, 16>(b, keys, stream);
 }
 
 /* Heads of keys whose queries' numbers fit into the scratch memory; may be 0. */

@@ -12,9 +12,12 @@ struct flat {
 
 template <int N> static __device__ __forceinline__ void map_pack(const flat &f, int64_t at)
 {
+    mcp_words<N> x_words = {}, y_words = {};
     float x[N], y[N];
-    mcp_load_or(f.x, at, 0, x);
-    mcp_load_or(f.y, at, 0, y);
+    mcp_fetch_any(f.x, at, x_words);
+    mcp_fetch_any(f.y, at, y_words);
+    mcp_decode_or(f.x, x_words, 0, x);
+    mcp_decode_or(f.y, y_words, 0, y);
 #pragma unroll
     for (int i = 0; i < N; i++)
         x[i] = f.x.data == nullptr ? f.value : f.y.data == nullptr ? x[i] * f.factor : x[i] + y[i];
@@ -33,10 +36,10 @@ template <int N> static __global__ void map_flat(flat f)
 
 static void launch_flat(const flat &f, const mcp_cuda_queue *queue)
 {
-    const bool wide = mcp_are_wide(f.x, f.y, f.out);
+    const int pack = mcp_pack_for(f.x, f.y, f.out);
     if (f.elements > 0)
-        MCP_LAUNCH_PACKS(wide, map_flat, mcp_blocks(mcp_ceil(f.elements, mcp_width(wide))),
-                         mcp_threads, 0, queue->stream, f);
+        MCP_LAUNCH_PACKS(pack, map_flat, mcp_blocks(mcp_ceil(f.elements, pack)), mcp_threads, 0,
+                         queue->stream, f);
 }
 
 void mcp_cuda_fill(mcp_cuda_array to, int64_t elements, float value, const mcp_cuda_queue *queue)
@@ -84,22 +87,25 @@ template <int N> static __global__ void copy_rows(mcp_cuda_columns op)
 
 void mcp_cuda_copy_columns(const mcp_cuda_columns *op, const mcp_cuda_queue *queue)
 {
-    const bool wide = mcp_are_wide(op->from, op->to, op->columns, op->from_stride, op->to_stride);
+    const int pack = mcp_pack_for(op->from, op->to, op->columns, op->from_stride, op->to_stride);
     if (op->rows > 0 && op->columns > 0)
-        MCP_LAUNCH_PACKS(wide, copy_rows, mcp_blocks(op->rows * op->columns / mcp_width(wide)),
-                         mcp_threads, 0, queue->stream, *op);
+        MCP_LAUNCH_PACKS(pack, copy_rows, mcp_blocks(op->rows * op->columns / pack), mcp_threads, 0,
+                         queue->stream, *op);
 }
 
 template <int N> static __global__ void residual(struct mcp_cuda_residual op)
 {
     spot s;
+    mcp_words<N> x_words, y_words;
     float x[N], y[N], bias[N];
     if (!find_spot<N>(op.rows, op.columns, &s))
         return;
     const int64_t at = s.row * op.columns + s.column;
-    mcp_load(op.branch, at, x);
-    mcp_load(op.input, at, y);
+    mcp_fetch(op.branch, at, x_words);
+    mcp_fetch(op.input, at, y_words);
     mcp_load_or(op.bias, s.column, 0, bias);
+    mcp_decode(op.branch, x_words, x);
+    mcp_decode(op.input, y_words, y);
 #pragma unroll
     for (int i = 0; i < N; i++)
         x[i] = x[i] + y[i] + bias[i];
@@ -108,10 +114,10 @@ template <int N> static __global__ void residual(struct mcp_cuda_residual op)
 
 void mcp_cuda_residual(const struct mcp_cuda_residual *op, const mcp_cuda_queue *queue)
 {
-    const bool wide = mcp_are_wide(op->branch, op->input, op->bias, op->output, op->columns);
+    const int pack = mcp_pack_for(op->branch, op->input, op->bias, op->output, op->columns);
     if (op->rows > 0 && op->columns > 0)
-        MCP_LAUNCH_PACKS(wide, residual, mcp_blocks(op->rows * op->columns / mcp_width(wide)),
-                         mcp_threads, 0, queue->stream, *op);
+        MCP_LAUNCH_PACKS(pack, residual, mcp_blocks(op->rows * op->columns / pack), mcp_threads, 0,
+                         queue->stream, *op);
 }
 
 /* --- activations --- */
@@ -120,14 +126,9 @@ struct curve_at {
     float value, slope;
 };
 
-static __device__ __forceinline__ float sigmoid(float x)
-{
-    return 1 / (1 + expf(-x));
-}
-
 static __device__ __forceinline__ curve_at silu(float x)
 {
-    const float s = sigmoid(x);
+    const float s = mcp_sigmoid(x);
     return {x * s, s * (1 + x * (1 - s))};
 }
 
@@ -136,7 +137,7 @@ static __device__ __forceinline__ curve_at gelu_tanh(float x)
 {
     const float root_2_over_pi = 0.7978845608028654f, cubic = 0.044715f;
     const float u = root_2_over_pi * (x + cubic * x * x * x);
-    const float near = sigmoid(2 * u), away = sigmoid(-2 * u);
+    const float near = mcp_sigmoid(2 * u), away = mcp_sigmoid(-2 * u);
     const float inner = root_2_over_pi * (1 + 3 * cubic * x * x);
     const float product = near * away;
     return {x * near, near + (product > 0 ? 2 * x * product * inner : product)};
@@ -146,7 +147,7 @@ static __device__ __forceinline__ curve_at gelu(float x)
 {
     const float root_half = 0.7071067811865476f, density = 0.3989422804014327f;
     const float share = 0.5f * (1 + erff(x * root_half));
-    return {x * share, share + x * density * expf(-0.5f * x * x)};
+    return {x * share, share + x * density * mcp_exp(-0.5f * x * x)};
 }
 
 static __device__ __forceinline__ curve_at relu(float x)
@@ -154,102 +155,138 @@ static __device__ __forceinline__ curve_at relu(float x)
     return {x > 0 ? x : x * 0, x > 0 ? 1.0f : 0.0f}; /* NaN stays */
 }
 
-static __device__ __forceinline__ curve_at activate(enum mcp_cuda_curve curve, float x)
+template <int N, class Curve>
+static __device__ __forceinline__ void activate_by(Curve curve, float (&x)[N], float (&slope)[N])
 {
-    switch (curve) {
-    case MCP_CUDA_SILU:
-        return silu(x);
-    case MCP_CUDA_GELU_TANH:
-        return gelu_tanh(x);
-    case MCP_CUDA_GELU:
-        return gelu(x);
-    default:
-        return relu(x);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const curve_at c = curve(x[i]);
+        x[i] = c.value;
+        slope[i] = c.slope;
     }
 }
 
-/* Values of a matrix plus its bias. */
+/* x becomes its curve's values: the curve is chosen once for all. */
 template <int N>
-static __device__ __forceinline__ void
-load_biased(mcp_cuda_array from, int64_t at, mcp_cuda_array bias, int64_t column, float (&out)[N])
+static __device__ __forceinline__ void activate(enum mcp_cuda_curve curve, float (&x)[N],
+                                                float (&slope)[N])
 {
-    float more[N];
-    mcp_load(from, at, out);
-    mcp_load_or(bias, column, 0, more);
+    switch (curve) {
+    case MCP_CUDA_SILU:
+        activate_by([](float y) { return silu(y); }, x, slope);
+        break;
+    case MCP_CUDA_GELU_TANH:
+        activate_by([](float y) { return gelu_tanh(y); }, x, slope);
+        break;
+    case MCP_CUDA_GELU:
+        activate_by([](float y) { return gelu(y); }, x, slope);
+        break;
+    default:
+        activate_by([](float y) { return relu(y); }, x, slope);
+    }
+}
+
+/* Of a spot: the matrix that the curve is of, and the other one, on their way. */
+template <int N> struct sides {
+    mcp_words<N> up, other;
+};
+template <int N>
+static __device__ __forceinline__ sides<N> fetch_sides(const struct mcp_cuda_activation &op, spot s)
+{
+    sides<N> words = {};
+    mcp_fetch(op.up, s.row * op.up_stride + s.column, words.up);
+    mcp_fetch_any(op.other, s.row * op.other_stride + s.column, words.other);
+    return words;
+}
+
+/* Both with their biases; without another, 1. */
+template <int N>
+static __device__ __forceinline__ void decode_sides(const struct mcp_cuda_activation &op, spot s,
+                                                    const sides<N> &words, float (&x)[N],
+                                                    float (&y)[N])
+{
+    float more[N], other_more[N];
+    mcp_load_or(op.bias, s.column, 0, more);
+    mcp_load_or(op.other_bias, s.column, 0, other_more);
+    mcp_decode(op.up, words.up, x);
+    mcp_decode_or(op.other, words.other, 1, y);
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        out[i] += more[i];
+    for (int i = 0; i < N; i++) {
+        x[i] += more[i];
+        y[i] += other_more[i];
+    }
 }
 
 template <int N> static __global__ void activation(struct mcp_cuda_activation op)
 {
     spot s;
-    float x[N], y[N];
+    float x[N], y[N], slope[N];
     if (!find_spot<N>(op.rows, op.width, &s))
         return;
-    load_biased(op.up, s.row * op.up_stride + s.column, op.bias, s.column, x);
-    if (op.other.data != nullptr)
-        load_biased(op.other, s.row * op.other_stride + s.column, op.other_bias, s.column, y);
+    decode_sides(op, s, fetch_sides<N>(op, s), x, y);
+    activate(op.curve, x, slope);
 #pragma unroll
     for (int i = 0; i < N; i++)
-        x[i] = activate(op.curve, x[i]).value * (op.other.data != nullptr ? y[i] : 1);
+        x[i] *= y[i];
     mcp_store(op.active, s.row * op.width + s.column, x);
 }
 
 template <int N> static __global__ void activation_backward(struct mcp_cuda_activation op)
 {
     spot s;
-    float x[N], y[N], d[N];
+    mcp_words<N> words;
+    float x[N], y[N], d[N], slope[N];
     const bool gated = op.other.data != nullptr;
     if (!find_spot<N>(op.rows, op.width, &s))
         return;
     const int64_t at = s.row * (gated ? 2 : 1) * op.width + s.column;
-    mcp_load(op.d_active, s.row * op.width + s.column, d);
-    load_biased(op.up, s.row * op.up_stride + s.column, op.bias, s.column, x);
-    if (gated)
-        load_biased(op.other, s.row * op.other_stride + s.column, op.other_bias, s.column, y);
+    mcp_fetch(op.d_active, s.row * op.width + s.column, words);
+    decode_sides(op, s, fetch_sides<N>(op, s), x, y);
+    mcp_decode(op.d_active, words, d);
+    activate(op.curve, x, slope);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        const curve_at c = activate(op.curve, x[i]);
-        x[i] = c.slope * d[i] * (gated ? y[i] : 1);
-        y[i] = c.value * d[i];
+        const float value = x[i];
+        x[i] = slope[i] * d[i] * y[i];
+        y[i] = value * d[i];
     }
     mcp_store(op.d_up, at, x);
     if (gated)
         mcp_store(op.d_up, at + op.width, y);
 }
 
-static bool is_wide_activation(const struct mcp_cuda_activation *op)
+static int activation_pack(const struct mcp_cuda_activation *op)
 {
-    return mcp_are_wide(op->up, op->other, op->bias, op->other_bias, op->active, op->d_active,
+    return mcp_pack_for(op->up, op->other, op->bias, op->other_bias, op->active, op->d_active,
                         op->d_up, op->width, op->up_stride, op->other_stride);
 }
 
 void mcp_cuda_activation(const struct mcp_cuda_activation *op, const mcp_cuda_queue *queue)
 {
-    const bool wide = is_wide_activation(op);
+    const int pack = activation_pack(op);
     if (op->rows > 0 && op->width > 0)
-        MCP_LAUNCH_PACKS(wide, activation, mcp_blocks(op->rows * op->width / mcp_width(wide)),
-                         mcp_threads, 0, queue->stream, *op);
+        MCP_LAUNCH_PACKS(pack, activation, mcp_blocks(op->rows * op->width / pack), mcp_threads, 0,
+                         queue->stream, *op);
 }
 
 void mcp_cuda_activation_backward(const struct mcp_cuda_activation *op, const mcp_cuda_queue *queue)
 {
-    const bool wide = is_wide_activation(op);
+    const int pack = activation_pack(op);
     if (op->rows > 0 && op->width > 0)
-        MCP_LAUNCH_PACKS(wide, activation_backward,
-                         mcp_blocks(op->rows * op->width / mcp_width(wide)), mcp_threads, 0,
-                         queue->stream, *op);
+        MCP_LAUNCH_PACKS(pack, activation_backward, mcp_blocks(op->rows * op->width / pack),
+                         mcp_threads, 0, queue->stream, *op);
 }
 
 /* --- sums over rows --- */
 
-constexpr int strip = 32, slices = 8; /* packs of a block's columns, its rows at a time */
+constexpr int strip = 32; /* packs of a block's columns */
+/* Rows, or parts, of a block at a time. */
+constexpr int slices = 8, part_slices = mcp_block_most / strip;
 
 /* value[N] of each slice of the block, added in their order: true in the threads that have it. */
-template <int N> static __device__ __forceinline__ bool sum_slices(float (&value)[N])
+template <int Slices, int N> static __device__ __forceinline__ bool sum_slices(float (&value)[N])
 {
-    MCP_SHARED(float, sums, slices *strip *N);
+    MCP_SHARED(float, sums, Slices *strip *N);
     const int column = static_cast<int>(threadIdx.x), slice = static_cast<int>(threadIdx.y);
 #pragma unroll
     for (int i = 0; i < N; i++)
@@ -260,7 +297,7 @@ template <int N> static __device__ __forceinline__ bool sum_slices(float (&value
 #pragma unroll
     for (int i = 0; i < N; i++) {
         value[i] = 0;
-        for (int s = 0; s < slices; s++)
+        for (int s = 0; s < Slices; s++)
             value[i] += sums[(s * N + i) * strip + column];
     }
     return true;
@@ -272,39 +309,37 @@ static __global__ void sum_rows(mcp_cuda_columns op, int64_t rows_of_part, float
 {
     const int64_t column = (static_cast<int64_t>(blockIdx.x) * strip + threadIdx.x) * N;
     const int64_t first = blockIdx.y * rows_of_part;
-    const int64_t last = first + rows_of_part < op.rows ? first + rows_of_part : op.rows;
+    const int64_t end = first + rows_of_part < op.rows ? first + rows_of_part : op.rows;
     const bool inside = column + N <= op.columns;
+    const int64_t last = inside ? end : first;
     float sum[N] = {}, x[N];
-    for (int64_t row = first + threadIdx.y; inside && row < last; row += slices) {
+#pragma unroll 4
+    for (int64_t row = first + threadIdx.y; row < last; row += slices) {
         mcp_load(op.from, row * op.from_stride + column, x);
 #pragma unroll
         for (int i = 0; i < N; i++)
             sum[i] += x[i];
     }
-    if (!sum_slices(sum) || !inside)
+    if (!sum_slices<slices>(sum) || !inside)
         return;
-    if (gridDim.y == 1) {
-        mcp_load(op.to, column, x);
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            sum[i] += x[i];
-        mcp_store(op.to, column, sum);
-        return;
-    }
 #pragma unroll
     for (int i = 0; i < N; i++)
-        parts[blockIdx.y * op.columns + column + i] = sum[i];
+        if (gridDim.y == 1)
+            mcp_store_one(op.to, column + i, mcp_load_one(op.to, column + i) + sum[i]);
+        else
+            parts[blockIdx.y * op.columns + column + i] = sum[i];
 }
 
-static __global__ void add_parts(const float *parts, int num_parts, int64_t columns,
-                                 mcp_cuda_array gradient)
+static __global__ void __launch_bounds__(mcp_block_most)
+    add_parts(const float *parts, int num_parts, int64_t columns, mcp_cuda_array gradient)
 {
     const int64_t column = static_cast<int64_t>(blockIdx.x) * strip + threadIdx.x;
+    const int last = column < columns ? num_parts : 0;
     float sum[1] = {0};
-#pragma unroll 4
-    for (int part = static_cast<int>(threadIdx.y); part < num_parts; part += slices)
-        sum[0] += column < columns ? parts[part * columns + column] : 0;
-    if (sum_slices(sum) && column < columns)
+#pragma unroll 8
+    for (int part = static_cast<int>(threadIdx.y); part < last; part += part_slices)
+        sum[0] += parts[part * columns + column];
+    if (sum_slices<part_slices>(sum) && column < columns)
         mcp_store_one(gradient, column, mcp_load_one(gradient, column) + sum[0]);
 }
 
@@ -312,22 +347,22 @@ void mcp_add_parts(const float *parts, int num_parts, int64_t columns, mcp_cuda_
                    const mcp_cuda_queue *queue)
 {
     const auto blocks = static_cast<unsigned>(mcp_ceil(columns, strip));
-    MCP_LAUNCH(add_parts, blocks, dim3(strip, slices), 0, queue->stream, parts, num_parts, columns,
-               gradient);
+    MCP_LAUNCH(add_parts, blocks, dim3(strip, part_slices), 0, queue->stream, parts, num_parts,
+               columns, gradient);
 }
 
 void mcp_cuda_add_column_sums(const mcp_cuda_columns *op, const mcp_cuda_queue *queue)
 {
     constexpr int64_t least_rows = 64, most_parts = 128;
-    const bool wide = mcp_are_wide(op->from, op->to, op->columns, op->from_stride);
+    const int pack = mcp_pack_for(op->from, op->columns, op->from_stride);
     const int64_t wanted = mcp_ceil(op->rows, least_rows);
     const int fit = mcp_parts_that_fit(op->columns, wanted < most_parts ? wanted : most_parts);
     const int64_t rows_of_part = mcp_ceil(op->rows, fit);
     if (op->rows <= 0 || op->columns <= 0)
         return;
     const int parts = static_cast<int>(mcp_ceil(op->rows, rows_of_part));
-    const auto strips = static_cast<unsigned>(mcp_ceil(op->columns, strip * mcp_width(wide)));
-    MCP_LAUNCH_PACKS(wide, sum_rows, dim3(strips, static_cast<unsigned>(parts)),
+    const auto strips = static_cast<unsigned>(mcp_ceil(op->columns, strip * pack));
+    MCP_LAUNCH_PACKS(pack, sum_rows, dim3(strips, static_cast<unsigned>(parts)),
                      dim3(strip, slices), 0, queue->stream, *op, rows_of_part, mcp_scratch(queue));
     if (parts > 1)
         mcp_add_parts(mcp_scratch(queue), parts, op->columns, op->to, queue);

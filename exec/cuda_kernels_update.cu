@@ -5,9 +5,13 @@
 
 constexpr int most_sums = 1024; /* blocks of a sum */
 
-/* Two sums of each element, in fp64 from one pack to the next. */
+/* Two sums of each element: in fp32 of a pack, in fp64 from one pack to the next. So fp64, of
+ * which some GPUs have a 64th of the rest, is asked for once a pack. */
 struct two {
     double first, second;
+};
+struct pack_sums {
+    float first, second;
 };
 
 template <int N, class F> static __device__ __forceinline__ two sum_packs(int64_t elements, F of)
@@ -15,9 +19,9 @@ template <int N, class F> static __device__ __forceinline__ two sum_packs(int64_
     two all = {0, 0};
     const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x * N;
     for (int64_t at = mcp_thread() * N; at < elements; at += step) {
-        const two pack = of(at, at + N <= elements);
-        all.first += pack.first;
-        all.second += pack.second;
+        const pack_sums pack = of(at, at + N <= elements);
+        all.first += static_cast<double>(pack.first);
+        all.second += static_cast<double>(pack.second);
     }
     return all;
 }
@@ -52,26 +56,27 @@ static __global__ void add_sums(const double *sums, int count, double *out, floa
     out[1] = both[1];
 }
 
-static __device__ __forceinline__ void add_moment(two *sums, float x)
+template <int N>
+static __device__ __forceinline__ void add_moments(mcp_cuda_array from, int64_t at, pack_sums *sums)
 {
-    sums->first += static_cast<double>(x);
-    sums->second += static_cast<double>(x) * static_cast<double>(x);
+    float x[N];
+    mcp_load(from, at, x);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        sums->first += x[i];
+        sums->second += x[i] * x[i];
+    }
 }
 
 template <int N> static __global__ void moments(mcp_cuda_array from, int64_t elements, double *sums)
 {
     const two mine = sum_packs<N>(elements, [&](int64_t at, bool whole) {
-        two pack = {0, 0};
-        float x[N];
-        if (whole) {
-            mcp_load(from, at, x);
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                add_moment(&pack, x[i]);
-        } else {
+        pack_sums pack = {0, 0};
+        if (whole)
+            add_moments<N>(from, at, &pack);
+        else
             for (int64_t i = at; i < elements; i++)
-                add_moment(&pack, mcp_load_one(from, i));
-        }
+                add_moments<1>(from, i, &pack);
         return pack;
     });
     store_two(mine, sums);
@@ -86,10 +91,10 @@ static unsigned sum_blocks(int64_t elements, int width)
 static void launch_moments(mcp_cuda_array from, int64_t elements, double *out, float *squares,
                            double factor, const mcp_cuda_queue *queue)
 {
-    const bool wide = mcp_is_wide(from);
-    const unsigned blocks = sum_blocks(elements, mcp_width(wide));
+    const int pack = mcp_pack_of(from);
+    const unsigned blocks = sum_blocks(elements, pack);
     double *sums = static_cast<double *>(queue->scratch);
-    MCP_LAUNCH_PACKS(wide, moments, blocks, mcp_threads, 0, queue->stream, from, elements, sums);
+    MCP_LAUNCH_PACKS(pack, moments, blocks, mcp_threads, 0, queue->stream, from, elements, sums);
     MCP_LAUNCH(add_sums, 1, mcp_threads, 0, queue->stream, sums, static_cast<int>(blocks), out,
                squares, factor);
 }
@@ -150,12 +155,16 @@ static __device__ __forceinline__ void adam_pack(const struct mcp_cuda_adam &op,
                                                  float factor, float decay)
 {
     const mcp_cuda_array truth = op.master != nullptr ? of(op.master) : op.weights;
+    mcp_words<N> g_words = {}, w_words;
     float g[N], w[N], m[N], v[N];
-    mcp_load(truth, at, w);
-    mcp_load(of(op.first), at, m);
-    mcp_load(of(op.second), at, v);
     if constexpr (!frozen)
-        mcp_load(op.gradients, at, g);
+        mcp_fetch(op.gradients, at, g_words);
+    mcp_fetch(truth, at, w_words);
+    mcp_load(of(op.first), at, m); /* of a format that is known */
+    mcp_load(of(op.second), at, v);
+    mcp_decode(truth, w_words, w);
+    if constexpr (!frozen)
+        mcp_decode(op.gradients, g_words, g);
 #pragma unroll
     for (int i = 0; i < N; i++) {
         adam_element e = {w[i], m[i], v[i]};
@@ -174,8 +183,8 @@ static __device__ __forceinline__ void adam_pack(const struct mcp_cuda_adam &op,
     mcp_store(op.weights, at, w);
 }
 
-/* Packs of 8 begin where the operands are aligned: a range's first and last elements are moved
- * one by one. */
+/* Packs of 4, since most is fp32, begin where the operands are aligned: a range's first and last
+ * elements are moved one by one. */
 template <int N, bool frozen> static __global__ void adam(struct mcp_cuda_adam op, ranges all)
 {
     int index = 0;
@@ -198,12 +207,12 @@ template <int N, bool frozen> static __global__ void adam(struct mcp_cuda_adam o
 }
 
 template <bool frozen>
-static void launch_adam(const struct mcp_cuda_adam *op, const ranges &all, bool wide,
+static void launch_adam(const struct mcp_cuda_adam *op, const ranges &all, int pack,
                         const mcp_cuda_queue *queue)
 {
     const unsigned blocks = all.first_block[all.count];
-    if (blocks > 0 && wide)
-        MCP_LAUNCH((adam<mcp_pack, frozen>), blocks, mcp_threads, 0, queue->stream, *op, all);
+    if (blocks > 0 && pack > 1)
+        MCP_LAUNCH((adam<mcp_pack_f32, frozen>), blocks, mcp_threads, 0, queue->stream, *op, all);
     else if (blocks > 0)
         MCP_LAUNCH((adam<1, frozen>), blocks, mcp_threads, 0, queue->stream, *op, all);
 }
@@ -211,12 +220,12 @@ static void launch_adam(const struct mcp_cuda_adam *op, const ranges &all, bool 
 template <bool frozen>
 static void launch_ranges(const struct mcp_cuda_adam *op, const mcp_cuda_queue *queue)
 {
-    const bool wide = mcp_are_wide(frozen ? mcp_cuda_array{} : op->gradients, op->weights,
-                                   op->master, op->first, op->second);
+    const int pack = mcp_pack_for(frozen ? mcp_cuda_array{} : op->gradients, op->weights,
+                                  op->master, op->first, op->second);
     ranges all = {};
     for (int i = 0; i < op->num_ranges; i++) {
         const mcp_cuda_range &range = op->ranges[i];
-        const int64_t begun = range.first % mcp_width(wide);
+        const int64_t begun = range.first % pack;
         all.range[all.count] = range;
         all.first_block[all.count + 1] =
             all.first_block[all.count] +
@@ -224,7 +233,7 @@ static void launch_ranges(const struct mcp_cuda_adam *op, const mcp_cuda_queue *
         all.count++;
         if (all.count < most_ranges && i + 1 < op->num_ranges)
             continue;
-        launch_adam<frozen>(op, all, wide, queue);
+        launch_adam<frozen>(op, all, pack, queue);
         all.count = 0;
     }
 }
@@ -242,32 +251,50 @@ void mcp_cuda_adam_frozen(const struct mcp_cuda_adam *op, const mcp_cuda_queue *
 /* --- what the last step moved --- */
 
 /* w' = w - rate (step + decay w), so w' - w = -rate (step + decay w') / (1 - rate decay). */
-static __device__ __forceinline__ void add_norms(const struct mcp_cuda_update_norms &op, int64_t i,
-                                                 two *sums)
+template <int N>
+static __device__ __forceinline__ void add_norms(const struct mcp_cuda_update_norms &op, int64_t at,
+                                                 pack_sums *sums)
 {
-    const double w = static_cast<double>(op.truth[i]), v = static_cast<double>(op.second[i]);
-    const double step =
-        static_cast<double>(op.first[i]) * op.correction1 / (sqrt(v * op.correction2) + op.epsilon);
-    const double update = op.rate * (step + op.decay * w) / (1 - op.rate * op.decay);
-    sums->first += w * w;
-    sums->second += op.frozen && !(v > 0) ? 0 : update * update;
+    const float rate = static_cast<float>(op.rate / (1 - op.rate * op.decay));
+    const float decay = static_cast<float>(op.decay), epsilon = static_cast<float>(op.epsilon);
+    const float correction1 = static_cast<float>(op.correction1);
+    const float correction2 = static_cast<float>(op.correction2);
+    float w[N], m[N], v[N];
+    mcp_load(of(const_cast<float *>(op.truth)), at, w);
+    mcp_load(of(const_cast<float *>(op.first)), at, m);
+    mcp_load(of(const_cast<float *>(op.second)), at, v);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float step = m[i] * correction1 / (sqrtf(v[i] * correction2) + epsilon);
+        const float update = rate * (step + decay * w[i]);
+        sums->first += w[i] * w[i];
+        sums->second += op.frozen && !(v[i] > 0) ? 0 : update * update;
+    }
 }
 
-static __global__ void update_norms(struct mcp_cuda_update_norms op, double *sums)
+template <int N> static __global__ void update_norms(struct mcp_cuda_update_norms op, double *sums)
 {
-    const two mine = sum_packs<1>(op.elements, [&](int64_t at, bool) {
-        two one = {0, 0};
-        add_norms(op, at, &one);
-        return one;
+    const two mine = sum_packs<N>(op.elements, [&](int64_t at, bool whole) {
+        pack_sums pack = {0, 0};
+        if (whole)
+            add_norms<N>(op, at, &pack);
+        else
+            for (int64_t i = at; i < op.elements; i++)
+                add_norms<1>(op, i, &pack);
+        return pack;
     });
     store_two(mine, sums);
 }
 
 void mcp_cuda_update_norms(const struct mcp_cuda_update_norms *op, const mcp_cuda_queue *queue)
 {
-    const unsigned blocks = sum_blocks(op->elements, 1);
+    const int pack = mcp_pack_for(op->truth, op->first, op->second);
+    const unsigned blocks = sum_blocks(op->elements, pack);
     double *sums = static_cast<double *>(queue->scratch);
-    MCP_LAUNCH(update_norms, blocks, mcp_threads, 0, queue->stream, *op, sums);
+    if (pack > 1)
+        MCP_LAUNCH(update_norms<mcp_pack_f32>, blocks, mcp_threads, 0, queue->stream, *op, sums);
+    else
+        MCP_LAUNCH(update_norms<1>, blocks, mcp_threads, 0, queue->stream, *op, sums);
     MCP_LAUNCH(add_sums, 1, mcp_threads, 0, queue->stream, sums, static_cast<int>(blocks), op->sums,
                nullptr, 1.0);
 }

@@ -3,11 +3,13 @@
 
 #include <nccl.h>
 
+#include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
-enum { SPINS = 2000 };
+enum { SPINS = 2000, ABORT_S = 5 };
 
 struct mcp_nccl {
     struct mcp_nccl_world *world;
@@ -21,6 +23,7 @@ struct mcp_nccl_world {
     double timeout_s;
     bool grouped; /* between group_begin and group_end */
     bool aborted;
+    atomic_bool gone; /* all communicators are */
     enum mcp_nccl_fault fault;
     enum mcp_status (*look)(void *context, struct mcp_error *err);
     void *context;
@@ -41,14 +44,9 @@ static double now_s(void)
 
 /* One after the other they may wait for each other's kernels: the first for a stream in which it
  * is behind another. In a group all kernels are told first. */
-void mcp_nccl_abort(struct mcp_nccl_world *world)
+static void *abort_all(void *handle)
 {
-    if (world->aborted)
-        return;
-    world->aborted = true;
-    if (world->grouped) /* what failed was in a group, which is left first */
-        ncclGroupEnd();
-    world->grouped = false;
+    struct mcp_nccl_world *world = handle;
     ncclGroupStart();
     for (const struct mcp_nccl *nccl = world->newest; nccl != NULL; nccl = nccl->next)
         if (nccl->comm != NULL)
@@ -56,6 +54,28 @@ void mcp_nccl_abort(struct mcp_nccl_world *world)
     if (world->own.comm != NULL)
         ncclCommAbort(world->own.comm);
     ncclGroupEnd();
+    world->gone = true;
+    return NULL;
+}
+
+/* That may hang, and why this rank gives up is not yet told. */
+void mcp_nccl_abort(struct mcp_nccl_world *world)
+{
+    const double start_s = now_s();
+    pthread_t thread;
+    if (world->aborted || world->own.comm == NULL)
+        return;
+    world->aborted = true;
+    if (pthread_create(&thread, NULL, abort_all, world) != 0) {
+        abort_all(world);
+        return;
+    }
+    while (!world->gone && now_s() - start_s < ABORT_S)
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    if (world->gone)
+        pthread_join(thread, NULL);
+    else
+        pthread_detach(thread);
 }
 
 enum mcp_nccl_fault mcp_nccl_fault_of(const struct mcp_nccl_world *world)

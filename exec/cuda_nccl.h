@@ -107,7 +107,8 @@ enum mcp_status mcp_nccl_group_end(struct mcp_nccl *comm, struct mcp_error *err)
 
 /* Has a communicator of the world failed since? Then all are given up. */
 enum mcp_status mcp_nccl_check(struct mcp_nccl_world *world, struct mcp_error *err);
-/* Gives up all communicators: what streams still hold of them ends with an error. */
+/* Gives up all communicators: what streams still hold of them ends with an error. Returns after
+ * some seconds though the library should not. */
 void mcp_nccl_abort(struct mcp_nccl_world *world);
 
 /* Whose doing a failure is, as far as this rank knows. */

@@ -72,12 +72,33 @@ static __device__ __forceinline__ float mcp_power_of_two(float x)
     return y;
 }
 
+/* 1 / x, to 1 unit in the last place; 0 where that is below 1e-38. */
+static __device__ __forceinline__ float mcp_reciprocal(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* Two numbers to nearest bf16, the first in the low half. */
 static __device__ __forceinline__ unsigned mcp_pack_bf16(float low, float high)
 {
     unsigned both;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(both) : "f"(high), "f"(low));
     return both;
+}
+/* To nearest fp16; infinite past its range. */
+static __device__ __forceinline__ unsigned mcp_pack_f16(float low, float high)
+{
+    unsigned both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+
+/* This place of global memory will be read soon. */
+static __device__ __forceinline__ void mcp_prefetch(const void *from)
+{
+    asm volatile("prefetch.global.L2 [%0];\n" ::"l"(from));
 }
 
 #else

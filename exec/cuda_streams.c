@@ -189,10 +189,20 @@ static int find_op(struct mcp_cuda_streams *streams, const struct mcp_cuda_mark 
     return found;
 }
 
-static bool spell_op(struct mcp_cuda_streams *streams, char text[160])
+/* Where a device has failed: a kernel, rather than the transfer that it waits for. */
+static int find_kernel(struct mcp_cuda_streams *streams, const struct mcp_cuda_mark **out)
+{
+    struct mcp_cuda_stream *s = &streams->each[MCP_STREAM_COMPUTE];
+    if (s->reached == s->number)
+        return find_op(streams, out);
+    *out = mark_of(s, s->reached + 1);
+    return MCP_STREAM_COMPUTE;
+}
+
+static bool spell_op(struct mcp_cuda_streams *streams, bool kernel, char text[160])
 {
     const struct mcp_cuda_mark *mark = NULL;
-    const int stream = find_op(streams, &mark);
+    const int stream = kernel ? find_kernel(streams, &mark) : find_op(streams, &mark);
     snprintf(text, 160, "what its device does");
     if (stream >= 0 && mark->microbatch < 0)
         snprintf(text, 160, "%s on stream %s (layer %d)", mcp_functions[mark->function].name,
@@ -207,7 +217,7 @@ static bool spell_op(struct mcp_cuda_streams *streams, char text[160])
 enum mcp_status mcp_cuda_give_up(struct mcp_cuda_streams *streams, struct mcp_error *err)
 {
     char op[160];
-    spell_op(streams, op);
+    spell_op(streams, false, op);
     return mcp_nccl_give_up(streams->world, op, err);
 }
 
@@ -218,7 +228,7 @@ enum mcp_status mcp_cuda_name_op(struct mcp_cuda_streams *streams, enum mcp_stat
     char op[160];
     if (status == MCP_OK || err == NULL || fault == MCP_NCCL_LATE)
         return status;
-    const bool known = spell_op(streams, op);
+    const bool known = spell_op(streams, fault == MCP_NCCL_OWN, op);
     if (fault == MCP_NCCL_TOLD)
         return mcp_fail(err, status, "rank %d was waiting for %s",
                         mcp_nccl_world_rank(streams->world), op);

@@ -1,110 +1,72 @@
 /* tests/cli/test_gpu_check.c: make gpu-check's script: whole, with the executor on a fake GPU, whose
  * figures mean nothing; and with scripts in the place of programs, each failing in turn. */
-#include "core/arena.h"
 #include "core/text.h"
+#include "tests/cli/place.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
-static const char *program_path(void)
+/* What is said lies in @/out and @/said. */
+static int shell(const struct place *at, const char *commands)
 {
-    const char *given = getenv("MCPPLAN");
-    return given != NULL ? given : "build/release/mcpplan";
-}
-
-static const char *new_folder(struct mcp_arena *arena)
-{
-    char *folder = mcp_strdup(arena, "/tmp/mcpplan-gpu-check-XXXXXX");
-    cr_assert(mkdtemp(folder) != NULL);
-    return folder;
-}
-
-/* The exit status; what is said lies in FOLDER/out and FOLDER/said. */
-static int shell(struct mcp_arena *arena, const char *folder, const char *commands)
-{
-    int status = system(mcp_format(arena, "d=%s; { %s; } > $d/out 2> $d/said", folder, commands));
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-static const char *text_of(struct mcp_arena *arena, const char *folder, const char *name)
-{
-    struct mcp_text text = mcp_text_new(arena);
-    mcp_file_read(arena, mcp_format(arena, "%s/%s", folder, name), 1 << 20, &text, NULL);
-    return text.data;
-}
-
-static void expect_words(const char *text, const char *const *words, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        cr_expect(strstr(text, words[i]) != NULL, "no '%s' in:\n%s", words[i], text);
-}
-
-static void remove_folder(struct mcp_arena *arena, const char *folder)
-{
-    cr_expect(eq(int, system(mcp_format(arena, "rm -r %s", folder)), 0));
+    return place_shell(at, mcp_format(at->arena, "{ %s\n} > @/out 2> @/said", commands));
 }
 
 /* --- on a fake GPU --- */
 
 static const char fake_settings[] =
-    "sed s/200,/300,/ tests/exec/models/gpt2-tiny.json > $d/model.json\n"
     "export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 OMP_NUM_THREADS=1\n"
     "export GPU_CHECK_CLUSTER=dgx-h200 GPU_CHECK_DEVICE='echo fake GPU, 1.2'\n"
-    "export GPU_CHECK_SMALL=\"$d/model.json 2 16 3\" GPU_CHECK_LARGE=\"$d/model.json 4 16 2 2\"\n"
+    "export GPU_CHECK_SMALL='@/model.json 2 16 3' GPU_CHECK_LARGE='@/model.json 4 16 2 2'\n"
     "export GPU_CHECK_ROOFLINES='--repeats 2 --product-size 32 --copy-bytes 65536 "
     "--flush-bytes 4096'\n"
-    "tools/gpu_check.sh $d";
+    "tools/gpu_check.sh @";
 
 /* False: there is no executor for CPUs here. */
-static bool copy_programs(struct mcp_arena *arena, const char *folder)
+static bool copy_programs(const struct place *at)
 {
-    const char *program = program_path(), *slash = strrchr(program, '/');
-    cr_assert(slash != NULL);
-    const int status = shell(arena, folder,
-                             mcp_format(arena,
-                                        "b=%.*s; [ -x $b/mcpplan-exec-cpu ] || exit 9; "
-                                        "cp $b/mcpplan $b/mcpplan-exec-cpu $d && "
-                                        "cp $b/tests/cuda/executor $d/mcpplan-exec-cuda",
-                                        (int)(slash - program), program));
-    cr_assert(status == 0 || status == 9, "%s", text_of(arena, folder, "said"));
+    const int status = shell(at, mcp_format(at->arena,
+                                            "b=$(dirname %s); [ -x $b/mcpplan-exec-cpu ] || exit 9;"
+                                            "cp $b/mcpplan $b/mcpplan-exec-cpu @ && "
+                                            "cp $b/tests/cuda/executor @/mcpplan-exec-cuda",
+                                            at->program));
+    cr_assert(status == 0 || status == 9, "%s", place_content(at, "said"));
     return status == 0;
 }
 
 Test(gpu_check, all_parts_run_on_a_fake)
 {
-    static const char *const found[] = {"fake GPU, 1.2;",
-                                        "fp32 losses of 3 steps beside a CPU, apart",
-                                        "Fake H100 reaches",
-                                        "matmul_tn_accumulate    bf16",
-                                        "share of the roofline",
-                                        "memory-bound kernels",
-                                        "attention, backward",
-                                        "MFU of the fastest step, bf16",
-                                        "tokens/s of it",
-                                        "as predicted by what calibrate measured",
-                                        "as predicted by the stack mcpplan-cuda alone"};
-    struct mcp_arena *arena = mcp_arena_new();
-    const char *folder = new_folder(arena);
-    if (!copy_programs(arena, folder)) {
+    static const char *const found[] = {
+        "fake GPU, 1.2;",
+        "fp32 losses of 3 steps beside a CPU, apart",
+        "Fake H100 reaches",
+        "matmul_tn_accumulate    bf16",
+        "share of the roofline",
+        "memory-bound kernels",
+        "attention, backward",
+        "  MFU of the fastest step, bf16                    0.0 %     45 %  not met\n",
+        "tokens/s of it",
+        "as predicted by what calibrate measured",
+        "as predicted by the stack mcpplan-cuda alone"};
+    const struct place at = place_new();
+    if (!copy_programs(&at)) {
         cr_log_warn("mcpplan-exec-cpu is not built here: gpu-check is not run");
     } else {
-        const int status = shell(arena, folder, fake_settings);
-        cr_expect(eq(int, status, 0), "%s", text_of(arena, folder, "said"));
-        expect_words(text_of(arena, folder, "out"), found, MCP_COUNT_OF(found));
+        cr_expect(eq(int, shell(&at, fake_settings), 0), "%s", place_content(&at, "said"));
+        const char *out = place_content(&at, "out");
+        for (size_t i = 0; i < MCP_COUNT_OF(found); i++)
+            cr_expect(strstr(out, found[i]) != NULL, "no '%s' in:\n%s", found[i], out);
     }
-    remove_folder(arena, folder);
-    mcp_arena_free(arena);
+    place_leave(&at);
 }
 
 /* --- scripts in the place of programs --- */
 
 /* Fails where $BREAK says so, else leaves what a run leaves. */
 static const char stub[] =
-    "cat > $d/mcpplan << 'END'\n"
+    "cat > @/mcpplan << 'END'\n"
     "#!/bin/sh\n"
     "case \"${0##*/} $*\" in *$BREAK*) echo before >&2; echo \"why: $1\" >&2; exit 7; esac\n"
     "while [ $# -gt 0 ]; do\n"
@@ -115,7 +77,7 @@ static const char stub[] =
     "done\n"
     "exit 0\n"
     "END\n"
-    "chmod +x $d/mcpplan && cp $d/mcpplan $d/mcpplan-exec-cuda\n"
+    "chmod +x @/mcpplan && cp @/mcpplan @/mcpplan-exec-cuda\n"
     "export GPU_CHECK_DEVICE='echo GPU' GPU_CHECK_SMALL='m 1 1 1' LOSS=2\n";
 
 struct check_case {
@@ -129,7 +91,7 @@ ParameterizedTestParameters(gpu_check, ends)
 {
     static struct check_case cases[] = {
         {"all is well", "BREAK=nothing CUDA_LOSS=2.0001", 0, "more in "},
-        {"no executor", "rm $d/mcpplan-exec-cuda", 0, "gpu-check: not run: mcpplan-exec-cuda is"},
+        {"no executor", "rm @/mcpplan-exec-cuda", 0, "gpu-check: not run: mcpplan-exec-cuda is"},
         {"no GPU", "GPU_CHECK_DEVICE=false", 0, "gpu-check: not run: no GPU here"},
         {"no text", "BREAK=tokenize", 1, "gpu-check: data has failed: why: data"},
         {"no plan", "BREAK=fp32", 1, "gpu-check: losses has failed: why: plan"},
@@ -156,15 +118,13 @@ ParameterizedTestParameters(gpu_check, ends)
 }
 ParameterizedTest(struct check_case *c, gpu_check, ends)
 {
-    struct mcp_arena *arena = mcp_arena_new();
-    const char *folder = new_folder(arena);
-    const int status = shell(arena, folder,
-                             mcp_format(arena, "%s%s%s\ntools/gpu_check.sh $d", stub,
-                                        strchr(c->settings, '$') ? "" : "export ", c->settings));
+    const struct place at = place_new();
+    const char *set = mcp_starts_with(c->settings, "rm ") ? "" : "export ";
+    const int status =
+        shell(&at, mcp_format(at.arena, "%s%s%s\ntools/gpu_check.sh @", stub, set, c->settings));
     const char *said =
-        mcp_format(arena, "%s%s", text_of(arena, folder, "said"), text_of(arena, folder, "out"));
+        mcp_format(at.arena, "%s%s", place_content(&at, "said"), place_content(&at, "out"));
     cr_expect(eq(int, status, c->status), "%s: %s", c->name, said);
     cr_expect(strstr(said, c->says) != NULL, "%s: %s", c->name, said);
-    remove_folder(arena, folder);
-    mcp_arena_free(arena);
+    place_leave(&at);
 }

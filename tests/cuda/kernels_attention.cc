@@ -15,6 +15,7 @@ static const attention_case cases[] = {
     {2, 2, 1, 12, 12, 0, 0, {1, 1, 2, 1, 18, 0}, {0, 2, 2, 1, 18, 0}, 0},
     {1, 1, 1, 130, 130, 0, 0, {0, 2, 2, 0, 21, 0}, {0, 2, 2, 0, 21, 0}, 0},
     {1, 1, 1, 200, 72, 0, 16, {0, 1, 1, 0, 33, 0}, {0, 1, 1, 0, 33, 0}, 0},
+    {1, 2, 1, 256, 256, 0, 0, {0, 1, 1, 0, 35, 0}, {0, 1, 1, 0, 35, 0}, 0},
 };
 
 static void check(const attention_case &c, mcp_cuda_format format)
@@ -35,22 +36,28 @@ static void check(const attention_case &c, mcp_cuda_format format)
     kit_compare(a.d_kv.values(), a.want_kv, {rounding + 1e-5, 1e-5}, "d_kv, case %d", which);
 }
 
+/* On GPUs whose blocks have 99 KiB too. */
 TEST(attention_of_any_size)
 {
+    mcp_shim_set_shared_limit(99 << 10);
     for (const attention_case &c : cases) {
         check(c, MCP_CUDA_F32);
         check(c, MCP_CUDA_BF16);
     }
+    mcp_shim_set_shared_limit(227 << 10);
 }
 
-/* Two rings' steps, merged, are the whole. */
-TEST(attention_merge)
+/* Two rings' steps, merged, are the whole; rows of packs, and of less than one. */
+static void check_merge(int64_t width)
 {
-    const attention_case own = {2, 3, 1, 8, 8, 0, 0, {1, 1, 2, 0, 11, 0}, {1, 1, 2, 0, 11, 0}, 0};
-    const attention_case earlier = {2, 3, 1, 8, 8, 0, 0, {1, 1, 2, 0, 11, 0}, {0, 1, 2, 0, 11, 0},
-                                    0};
-    const attention_case later = {2, 3, 1, 8, 8, 0, 0, {1, 1, 3, 0, 11, 0}, {2, 1, 3, 0, 11, 0}, 0};
-    const attention_case whole = {2, 3, 1, 8, 8, 0, 0, {1, 1, 2, 0, 11, 0}, {0, 2, 2, 0, 11, 0}, 0};
+    const attention_case own = {2, 3, 1, 8, width, 0, 0, {1, 1, 2, 0, 11, 0}, {1, 1, 2, 0, 11, 0},
+                                0};
+    const attention_case earlier = {
+        2, 3, 1, 8, width, 0, 0, {1, 1, 2, 0, 11, 0}, {0, 1, 2, 0, 11, 0}, 0};
+    const attention_case later = {2, 3, 1, 8, width, 0, 0, {1, 1, 3, 0, 11, 0}, {2, 1, 3, 0, 11, 0},
+                                  0};
+    const attention_case whole = {2, 3, 1, 8, width, 0, 0, {1, 1, 2, 0, 11, 0}, {0, 2, 2, 0, 11, 0},
+                                  0};
     attention_arrays a(own, MCP_CUDA_F32), b(earlier, MCP_CUDA_F32), none(later, MCP_CUDA_F32);
     attention_arrays all(whole, MCP_CUDA_F32);
     for (int64_t i = 0; i < a.kv.elements; i++) {
@@ -61,9 +68,15 @@ TEST(attention_merge)
         mcp_cuda_attention(&one->op, kit_queue());
     for (attention_arrays *one : {&none, &b}) {
         const struct mcp_cuda_merge op = {
-            one->output, a.output, one->statistics, a.statistics, a.query_rows, 3, 8};
+            one->output, a.output, one->statistics, a.statistics, a.query_rows, 3, width};
         mcp_cuda_attention_merge(&op, kit_queue());
     }
     kit_compare(a.output.values(), all.output.values(), {1e-5, 1e-6}, "merged output");
     kit_compare(a.statistics.values(), all.statistics.values(), {1e-6, 1e-6}, "merged statistics");
+}
+
+TEST(attention_merge)
+{
+    for (int64_t width : {5, 8})
+        check_merge(width);
 }

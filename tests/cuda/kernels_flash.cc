@@ -63,6 +63,15 @@ TEST(flash_by_parts)
     check(cases[2], 45 * 2 * 4);
 }
 
+/* With 99 KiB a block there are kernels of their own for heads of 128. */
+TEST(flash_in_99_kib)
+{
+    mcp_shim_set_shared_limit(99 << 10);
+    for (int which : {2, 4, 8})
+        check(cases[which], MCP_CUDA_SCRATCH_BYTES);
+    mcp_shim_set_shared_limit(227 << 10);
+}
+
 /* --- for others: nothing is queued --- */
 
 struct refusal {

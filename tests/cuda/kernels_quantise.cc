@@ -44,7 +44,7 @@ static void check(shape s, mcp_cuda_format format)
 TEST(quantise_and_back)
 {
     for (mcp_cuda_format format : kit_formats)
-        for (shape s : {shape{1, 1}, shape{3, 64}, shape{5, 100}, shape{9, 257}})
+        for (shape s : {shape{1, 1}, shape{3, 64}, shape{5, 100}, shape{9, 257}, shape{7, 264}})
             check(s, format);
 }
 

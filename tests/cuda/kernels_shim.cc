@@ -288,6 +288,39 @@ TEST(shim_orders_differ)
 
 #endif
 
+/* --- shared memory of a device --- */
+
+static void with_some(int *out)
+{
+    MCP_SHARED(int, more, 1024);
+    MCP_SHARED_ARRAY(int, shared);
+    more[index()] = shared[index()] = index();
+    out[index()] = more[index()] + shared[index()];
+}
+
+#define SHARED_FAULT(name, limit, allowed, bytes)                                                  \
+    static const kit_registered fault_##name(kit_faults(), #name, [] {                             \
+        mcp_shim_set_shared_limit(limit);                                                          \
+        if ((allowed) > 0)                                                                         \
+            MCP_ALLOW_SHARED(with_some, allowed);                                                  \
+        run(with_some, 32, bytes);                                                                 \
+    })
+
+SHARED_FAULT(not_allowed, 227 << 10, 0, 49 << 10);
+SHARED_FAULT(allowed_less, 227 << 10, 50 << 10, 51 << 10);
+SHARED_FAULT(not_there, 99 << 10, 113 << 10, 113 << 10);
+SHARED_FAULT(not_there_for_both, 99 << 10, 97 << 10, 97 << 10);
+
+TEST(shim_knows_how_much_shared_memory_there_is)
+{
+    expect("not_allowed", "nobody has allowed a kernel its 50176 bytes");
+    expect("allowed_less", "nobody has allowed a kernel its 52224 bytes");
+    expect("not_there", "a kernel wants 115712 bytes shared, of 101376");
+    expect("not_there_for_both", "more shared memory than a block has");
+    MCP_ALLOW_SHARED(with_some, 96 << 10);
+    kit_compare({run(with_some, 32, 96 << 10)[31]}, {62}, {0, 0}, "96 KiB");
+}
+
 #if defined(__SANITIZE_ADDRESS__)
 
 FAULT(past_the_end, 32)

@@ -18,7 +18,7 @@ TEST(update_sums)
                 }
                 mcp_cuda_moments(x, n, moments, kit_queue());
                 mcp_cuda_add_sum_squares(x, n, 3, squares, kit_queue());
-                kit_compare(moments.values(), {sum, all}, {1e-12, 1e-12}, "moments of %d", (int)n);
+                kit_compare(moments.values(), {sum, all}, {1e-7, 0}, "moments of %d", (int)n);
                 kit_compare(squares.values(), {2 + 3 * all}, {2e-7, 0}, "squares of %d", (int)n);
             }
 }

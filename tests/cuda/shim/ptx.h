@@ -137,16 +137,31 @@ inline void mcp_wait_for_copies()
     mine.count = 0;
 }
 
+/* A byte of it is read, so that AddressSanitizer sees where. */
+inline void mcp_prefetch(const void *from)
+{
+    static_cast<void>(*static_cast<const volatile unsigned char *>(from));
+}
+
 /* --- numbers --- */
 
 inline float mcp_power_of_two(float x)
 {
     return exp2f(x);
 }
+inline float mcp_reciprocal(float x)
+{
+    return 1 / x;
+}
 inline unsigned mcp_pack_bf16(float low, float high)
 {
     return __float2bfloat16_rn(low).bits | static_cast<unsigned>(__float2bfloat16_rn(high).bits)
                                                << 16;
+}
+inline unsigned mcp_pack_f16(float low, float high)
+{
+    return __half_as_ushort(__float2half_rn(low)) |
+           static_cast<unsigned>(__half_as_ushort(__float2half_rn(high))) << 16;
 }
 
 #endif

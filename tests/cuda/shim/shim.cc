@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
@@ -392,6 +394,11 @@ void *mcp_shim_shared(const void *site, size_t bytes)
     for (const shared_memory &s : the->shared)
         if (s.site == site)
             return s.data;
+    size_t all = bytes;
+    for (const shared_memory &s : the->shared)
+        all += s.bytes;
+    if (all > mcp_shared_limit())
+        give_up("more shared memory than a block has", the->current->place, nullptr, 0);
     the->shared.push_back({site, new_shared(bytes), bytes});
     return the->shared.back().data;
 }
@@ -485,6 +492,41 @@ void mcp_shim_meet(const mcp_shim_meeting &meeting, void *mine)
         acquire(edge);
 }
 
+/* --- shared memory of a device --- */
+
+static std::mutex limits; /* ranks are threads */
+static size_t shared_limit = 227 << 10;
+static std::map<void (*)(), size_t> allowed;
+
+extern "C" void mcp_shim_set_shared_limit(size_t bytes)
+{
+    shared_limit = bytes;
+}
+
+size_t mcp_shared_limit()
+{
+    return shared_limit;
+}
+
+void mcp_shim_allow_shared(void (*kernel)(), size_t bytes)
+{
+    const std::lock_guard<std::mutex> lock(limits);
+    if (bytes > shared_limit) {
+        fprintf(stderr, "shim: a kernel wants %zu bytes shared, of %zu\n", bytes, shared_limit);
+        abort();
+    }
+    allowed[kernel] = bytes;
+}
+
+void mcp_shim_check_shared(void (*kernel)(), size_t bytes)
+{
+    const std::lock_guard<std::mutex> lock(limits);
+    if (bytes > (48u << 10) && (allowed.count(kernel) == 0 || bytes > allowed[kernel])) {
+        fprintf(stderr, "shim: nobody has allowed a kernel its %zu bytes shared\n", bytes);
+        abort();
+    }
+}
+
 /* --- launches --- */
 
 void mcp_shim_set_order(enum mcp_shim_order order)
@@ -497,7 +539,7 @@ void mcp_shim_run(const mcp_shim_shape &shape, void (*function)(void *context), 
     const unsigned long count = 1ul * shape.block.x * shape.block.y * shape.block.z;
     const unsigned long blocks = 1ul * shape.grid.x * shape.grid.y * shape.grid.z;
     if (count == 0 || count > 1024 || blocks == 0 || shape.grid.y > 65535 || shape.grid.z > 65535 ||
-        shape.grid.x > 0x7fffffffu || shape.shared_bytes > (227u << 10)) {
+        shape.grid.x > 0x7fffffffu) {
         fprintf(stderr, "shim: a launch of (%u, %u, %u) blocks of (%u, %u, %u), %zu bytes shared\n",
                 shape.grid.x, shape.grid.y, shape.grid.z, shape.block.x, shape.block.y,
                 shape.block.z, shape.shared_bytes);

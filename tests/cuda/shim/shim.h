@@ -27,7 +27,8 @@
 
 #define MCP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                 \
     mcp_shim_launch(kernel, mcp_shim_shape{(grid), (block), (shared_bytes)}, (stream), __VA_ARGS__)
-#define MCP_ALLOW_SHARED(kernel, bytes) (void)(bytes)
+#define MCP_ALLOW_SHARED(kernel, bytes)                                                            \
+    mcp_shim_allow_shared(reinterpret_cast<void (*)()>(kernel), (bytes))
 #define MCP_SHARED(type, name, count)                                                              \
     static char name##_site;                                                                       \
     type *const name = static_cast<type *>(mcp_shim_shared(&name##_site, sizeof(type) * (count)))
@@ -48,6 +49,13 @@ struct mcp_shim_shape {
     dim3 grid, block;
     size_t shared_bytes;
 };
+
+/* Shared memory: a launch that has more than it may have ends the process, as it would fail on a
+ * device of that limit. At first 227 KiB; 99 KiB are those of compute capability 8.6, 8.9, 12.0. */
+void mcp_shim_allow_shared(void (*kernel)(), size_t bytes);
+void mcp_shim_check_shared(void (*kernel)(), size_t bytes);
+size_t mcp_shared_limit();
+extern "C" void mcp_shim_set_shared_limit(size_t bytes);
 
 /* In which order threads of a block run between two barriers. */
 enum mcp_shim_order { MCP_SHIM_ASCENDING, MCP_SHIM_DESCENDING, MCP_SHIM_SHUFFLED };
@@ -86,6 +94,7 @@ void mcp_shim_launch(void (*kernel)(Parameters...), const mcp_shim_shape &shape,
                      Arguments... arguments)
 {
     using closure = mcp_shim_closure<Parameters...>;
+    mcp_shim_check_shared(reinterpret_cast<void (*)()>(kernel), shape.shared_bytes);
     auto *queued = new closure{kernel, shape, std::tuple<Parameters...>(arguments...)};
     mcp_shim_enqueue(stream, closure::run, closure::drop, queued);
 }
