@@ -98,13 +98,14 @@ worst=$(paste "$out/cpu.losses" "$out/cuda.losses" | awk -v steps="$small_steps"
 awk -v worst="$worst" -v apart="$apart" 'BEGIN { exit !(worst != "unknown" && worst <= apart + 0) }' ||
     fail losses "those of a CPU and of the GPU lie $worst apart, and may $apart (relative)"
 
-# What ops take here, and a plan by that; and the same plan by what the stack says alone.
+# What ops take here, and a plan by that, of microbatches that were measured; and the same plan by
+# what the stack says alone.
 run calibrate calibrate.txt "$mcpplan" calibrate --backend cuda --cluster "$cluster" --ranks 1 \
     --model "$large_model" --global-batch-size "$calibrated_sequences" \
     --sequence-length "$large_tokens" --steps 3 --repeats 1 -o "$out/calibration.json"
 plan plan large --model "$large_model" --cluster this --calibration "$out/calibration.json" \
     --global-batch-size "$large_sequences" --sequence-length "$large_tokens" \
-    --dump-program "$out/large.program.json"
+    --microbatch-size 1..4 --dump-program "$out/large.program.json"
 microbatch=$(numbers microbatch_size "$out/large.json" | head -n 1)
 plan plan guessed --model "$large_model" --cluster "$cluster" --stack mcpplan-cuda \
     --global-batch-size "$large_sequences" --sequence-length "$large_tokens" \
