@@ -60,7 +60,7 @@ static void set_environment(struct mcp_arena *arena, int threads)
 /* How ranks are started, once and again. */
 struct start {
     const struct mcp_train_args *args;
-    int world;
+    const struct mcp_plan *plan;
     bool is_mpirun;
     struct mcp_train_meeting meeting;
 };
@@ -68,20 +68,21 @@ struct start {
 static enum mcp_status start_once(struct mcp_context *ctx, const struct start *start)
 {
     const struct mcp_train_args *args = start->args;
-    const bool is_mpirun = start->is_mpirun;
+    const bool is_mpirun = start->is_mpirun, on_gpus = args->backend.value == MCP_TRAIN_CUDA;
     struct words words = {.arena = ctx->arena};
     const char **options;
     set_environment(ctx->arena, args->threads);
     if (is_mpirun)
-        add_mpirun(&words, start->world);
-    if (is_mpirun && args->backend.value == MCP_TRAIN_CUDA)
+        add_mpirun(&words, mcp_plan_world(start->plan));
+    if (is_mpirun && on_gpus)
         MCP_TRY(mcp_train_set_meeting(ctx, &start->meeting));
     add(&words, mcp_train_executor(ctx->arena, (enum mcp_train_backend)args->backend.value));
     int count = mcp_run_options_words(ctx->arena, &args->run, &options);
     for (int i = 0; i < count; i++)
         add(&words, options[i]);
     add(&words, NULL);
-    return mcp_train_ranks(words.items, is_mpirun, &ctx->err);
+    return mcp_train_ranks(words.items, is_mpirun, on_gpus ? start->plan->rank_map : NULL,
+                           &ctx->err);
 }
 
 /* Do we start the ranks, or are we one of them? Where a launcher is about, says so. */
@@ -100,9 +101,11 @@ static bool starts_mpirun(struct mcp_context *ctx, int world)
 
 /* A run that failed begins again from the newest checkpoint, but not one that was asked to
  * end; what the user gave wrong would fail again. */
-static enum mcp_status start(struct mcp_context *ctx, struct mcp_train_args *args, int world)
+static enum mcp_status start(struct mcp_context *ctx, struct mcp_train_args *args,
+                             const struct mcp_plan *plan)
 {
-    const struct start once = {args, world, starts_mpirun(ctx, world), mcp_train_meeting_given()};
+    const struct start once = {args, plan, starts_mpirun(ctx, mcp_plan_world(plan)),
+                               mcp_train_meeting_given()};
     enum mcp_status status = start_once(ctx, &once);
     for (int i = 1; status == MCP_RUN_FAILURE && i <= args->max_restarts; i++) {
         if (mcp_child_asked() != 0)
@@ -228,7 +231,7 @@ static enum mcp_status train_in(struct mcp_context *ctx, struct mcp_train_args *
     const bool wanted = ctx->json || ctx->output_path != NULL;
     if (wanted)
         run->summary = mcp_format(ctx->arena, "%s/summary.json", folder);
-    MCP_TRY(start(ctx, args, mcp_plan_world(&file->plan)));
+    MCP_TRY(start(ctx, args, &file->plan));
     return wanted ? put_summary(ctx, run->summary) : MCP_OK;
 }
 

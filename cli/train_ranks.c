@@ -15,6 +15,7 @@
 
 /* What was said of why the run ends. */
 struct last_words {
+    const struct mcp_rank_map *map;
     struct mcp_error rank, signal;
     bool in_banner;       /* between mpirun's lines of dashes */
     bool lacked_memory;   /* a rank that could say no more than that */
@@ -22,8 +23,16 @@ struct last_words {
     char of_mpirun[4096]; /* told if nobody says anything better */
 };
 
+/* As the plan has it. */
+static unsigned long name_of(const struct last_words *words, unsigned long rank)
+{
+    const struct mcp_rank_map *map = words->map;
+    return map != NULL && rank < (unsigned long)map->world ? (unsigned long)map->rank_on_gpu[rank]
+                                                           : rank;
+}
+
 /* "... process rank 1 with PID 71 on node a exited on signal 9 (Killed)." */
-static bool find_signal(const char *line, struct mcp_error *out)
+static bool find_signal(const char *line, struct last_words *words)
 {
     const char *at = strstr(line, "process rank ");
     unsigned long rank;
@@ -33,8 +42,8 @@ static bool find_signal(const char *line, struct mcp_error *out)
     at = strstr(at, "exited on signal ");
     if (at == NULL || sscanf(at, "exited on signal %d", &number) != 1)
         return false;
-    mcp_fail(out, MCP_RUN_FAILURE, "rank %lu was ended by signal %d (%s)%s", rank, number,
-             strsignal(number), number == SIGKILL ? MEMORY : "");
+    mcp_fail(&words->signal, MCP_RUN_FAILURE, "rank %lu was ended by signal %d (%s)%s",
+             name_of(words, rank), number, strsignal(number), number == SIGKILL ? MEMORY : "");
     return true;
 }
 
@@ -79,7 +88,7 @@ static void take_line(struct last_words *words, const char *line)
         words->in_banner = !words->in_banner;
         return;
     }
-    if (find_signal(line, &words->signal) || find_shortage(line, words))
+    if (find_signal(line, words) || find_shortage(line, words))
         return;
     if (speech != NULL && !mcp_starts_with(speech, "note: "))
         take_reason(words, speech);
@@ -147,7 +156,8 @@ static enum mcp_status how_it_ended(const char *program, int status, const struc
     if (words->rank.text[0] != '\0' && why != MCP_RUN_FAILURE)
         return mcp_fail(err, why, "%s", words->rank.text);
     if (words->lacked_memory)
-        return mcp_fail(err, MCP_RUN_FAILURE, "rank %lu ran out of memory", words->first);
+        return mcp_fail(err, MCP_RUN_FAILURE, "rank %lu ran out of memory",
+                        name_of(words, words->first));
     if (words->signal.text[0] != '\0')
         return mcp_fail(err, MCP_RUN_FAILURE, "%s", words->signal.text);
     if (words->rank.text[0] != '\0')
@@ -156,9 +166,10 @@ static enum mcp_status how_it_ended(const char *program, int status, const struc
     return mcp_fail(err, why, "the run has failed; what its ranks said is above");
 }
 
-enum mcp_status mcp_train_ranks(const char *const *argv, bool is_mpirun, struct mcp_error *err)
+enum mcp_status mcp_train_ranks(const char *const *argv, bool is_mpirun,
+                                const struct mcp_rank_map *map, struct mcp_error *err)
 {
-    struct last_words words = {.in_banner = false};
+    struct last_words words = {.map = map};
     int ends[2] = {-1, -1};
     if (is_mpirun && pipe(ends) != 0)
         return mcp_fail(err, MCP_RUN_FAILURE, "cannot make a pipe: %s", strerror(errno));

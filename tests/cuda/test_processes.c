@@ -148,6 +148,21 @@ static const char *copy_program(const struct place *at)
     return mcp_format(at->arena, "%s/mcpplan", at->folder);
 }
 
+/* In the executor's place. */
+static void put_script(const struct place *at, const char *script)
+{
+    const char *path = mcp_format(at->arena, "%s/mcpplan-exec-cuda", at->folder);
+    cr_assert(mcp_file_replace(path, script, strlen(script), NULL) == MCP_OK);
+    cr_assert(place_shell(at, "chmod +x @/mcpplan-exec-cuda") == 0);
+}
+
+/* The plan's rank 0 on the second GPU. */
+static void turn_ranks(const struct place *at)
+{
+    cr_assert(place_shell(at, "sed -i '0,/\"parallel\"/s//\"gpu_of_rank\": [1, 0], &/' "
+                              "@/plan.json") == 0);
+}
+
 static int count_of(const char *text, const char *what)
 {
     int count = 0;
@@ -163,8 +178,7 @@ Test(processes, the_plans_rank_0_tells)
     struct place at = new_place();
     struct processes p = processes_new(&at, 2);
     make_plan(&at, "plan", 2, "--pipeline-parallel 2");
-    cr_assert(place_shell(&at, "sed -i '0,/\"parallel\"/s//\"gpu_of_rank\": [1, 0], &/' "
-                               "@/plan.json") == 0);
+    turn_ranks(&at);
     place_must(&at, "data tokenize examples/text/fables.txt -o @/other.tokens");
     place_must(&at, "train @/plan.json --dry-run --backend cuda --json");
     cr_expect(strstr(place_content(&at, "out"), "\"launched_as\": 1") != NULL, "%s",
@@ -210,6 +224,24 @@ Test(processes, begin_again)
     place_leave(&at);
 }
 
+/* mpirun knows its own numbers alone. */
+Test(processes, ranks_are_named_as_the_plan_does)
+{
+    static const char script[] =
+        "#!/bin/sh\n[ $OMPI_COMM_WORLD_RANK = 0 ] && sleep 0.5 && kill -9 $$\nsleep 9\n";
+    struct place at = place_new();
+    make_plan(&at, "plan", 2, "--pipeline-parallel 2");
+    turn_ranks(&at);
+    at.program = copy_program(&at);
+    put_script(&at, script);
+    cr_expect(eq(int,
+                 place_run(&at, "train @/plan.json --backend cuda --data @/text.tokens --steps 1"),
+                 MCP_RUN_FAILURE));
+    cr_expect(strstr(place_content(&at, "said"), "mcpplan: rank 1 was ended by signal 9") != NULL,
+              "%s", place_content(&at, "said"));
+    place_leave(&at);
+}
+
 /* Each start has a meeting of its own, so that what is late from the last one finds nobody. */
 Test(processes, restarts_meet_apart)
 {
@@ -222,9 +254,7 @@ Test(processes, restarts_meet_apart)
     char token[2][64];
     make_plan(&at, "plan", 2, "--data-parallel 2");
     at.program = copy_program(&at);
-    const char *path = mcp_format(at.arena, "%s/mcpplan-exec-cuda", at.folder);
-    cr_assert(mcp_file_replace(path, script, sizeof script - 1, NULL) == MCP_OK);
-    cr_assert(place_shell(&at, "chmod +x @/mcpplan-exec-cuda") == 0);
+    put_script(&at, script);
     cr_expect(eq(int,
                  place_run(&at, "train @/plan.json --backend cuda --data @/text.tokens --steps 1 "
                                 "--checkpoint-dir @/saved --max-restarts 1"),
