@@ -328,6 +328,21 @@ static struct walk new_walk(struct mcp_arena *arena, const struct mcp_question *
     return w;
 }
 
+/* Of each way that the class sends: a place for each virtual stage, or message of a step. */
+static int64_t message_copies(const struct mcp_question *question,
+                              const struct mcp_program *program, int class)
+{
+    const struct mcp_plan *plan = &program->plan;
+    int stages = plan->pipeline_parallel, limit = stages, ways = 2;
+    if (!question->stack->message_copies || stages == 1)
+        return 0;
+    if (limit > program->num_microbatches)
+        limit = program->num_microbatches;
+    if (plan->virtual_stages == 1)
+        ways = (class > 0) + (class + 1 < stages);
+    return (int64_t)limit * plan->virtual_stages * ways * mcp_residual_bytes(question, plan);
+}
+
 void play_memory(struct mcp_arena *arena, const struct mcp_question *question,
                  const struct mcp_program *program, int class, struct mcp_memory *out)
 {
@@ -345,6 +360,7 @@ void play_memory(struct mcp_arena *arena, const struct mcp_question *question,
     out->buffers_bytes = (int64_t)llround((double)(w.peak - w.kept) * factor) +
                          (all ? whole.gathered : two) + 2 * whole.largest_transient +
                          (int64_t)llround(dummy);
-    out->reserve_bytes = stack->reserve_bytes + (int64_t)llround((double)mcp_memory_allocated(out) *
-                                                                 stack->fragmentation_frac);
+    out->reserve_bytes =
+        stack->reserve_bytes + message_copies(question, program, class) +
+        (int64_t)llround((double)mcp_memory_allocated(out) * stack->fragmentation_frac);
 }

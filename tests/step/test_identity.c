@@ -142,14 +142,16 @@ static double expected_flops(const struct random_plan *random)
 /* Attention counts whole (query, key) pairs of each ring step. */
 static const double tolerance = 1e-3;
 
-/* Products after the last value that backward may read: at most those of one MLP, or of
- * the output projection where there is none. */
-static double last_products(const struct mcp_model *model, const struct mcp_layer_kind *kind)
+/* Products that backward may read nothing of: at most those of one MLP's end, or of the output
+ * projection where there is none; and an indexer's scores. */
+static double last_products(const struct random_plan *random, const struct mcp_layer_kind *kind)
 {
-    double h = model->hidden_size;
+    double h = random->model.hidden_size, pairs = (double)random->job.sequence_length / 2;
+    double scores = 2 * random->plan.tensor_parallel * pairs * kind->index_num_heads *
+                    (double)kind->index_head_dim;
     if (kind->mlp == MCP_MLP_NONE)
-        return 2 * h * kind->num_attention_heads * kind->value_head_dim;
-    return 2 * h * (kind->ffn_hidden_size + kind->shared_expert_ffn_hidden_size);
+        return 2 * h * kind->num_attention_heads * kind->value_head_dim + scores;
+    return 2 * h * (kind->ffn_hidden_size + kind->shared_expert_ffn_hidden_size) + scores;
 }
 
 /* Full recompute repeats the forward of its layers, but for those. */
@@ -164,8 +166,7 @@ static void expect_recompute(const struct drawn *drawn, double recompute_flops)
         double t = random->plan.tensor_parallel, h = random->model.hidden_size;
         double head = 2 * h * (random->model.vocab_size + 128 * t) + 4 * h * h * t;
         most += spec.recompute == MCP_RECOMPUTE_NONE ? 0 : layer + (spec.mtp ? head : 0);
-        least +=
-            spec.recompute == MCP_RECOMPUTE_FULL ? layer - last_products(&random->model, kind) : 0;
+        least += spec.recompute == MCP_RECOMPUTE_FULL ? layer - last_products(random, kind) : 0;
     }
     double tokens = (double)random->job.global_batch_size * (double)random->job.sequence_length;
     cr_expect(le(dbl, recompute_flops, most * tokens * (1 + tolerance)), "%s", drawn->says);
