@@ -140,7 +140,7 @@ struct meeting {
     const char *title;
     int started;              /* ranks */
     const char *name, *value; /* of rank 1's environment */
-    const char *timeout;      /* seconds */
+    int timeout_s;            /* of rank 0; rank 1's is twice that */
     int codes[2];             /* of ranks 0 and 1 */
     const char *sentences[2]; /* of all ranks; NULL: none */
 };
@@ -175,51 +175,51 @@ Test(gpu_faults, ranks_that_do_not_meet)
          1,
          NULL,
          NULL,
-         "0.5",
+         1,
          {MCP_RUN_FAILURE, -1},
-         {"1 of 2 ranks have not come within 0.5 s, the first of them rank 1", NULL}},
+         {"1 of 2 ranks have not come within 1 s, the first of them rank 1", NULL}},
         {"another token",
          2,
          "MCP_TOKEN",
          "another",
-         "0.5",
+         1,
          {MCP_RUN_FAILURE, MCP_RUN_FAILURE},
          {"1 of 2 ranks have not come", "rank 0 of another run (the token differs)"}},
         {"a rank of a run before",
          2,
          "MCP_RESTART",
          "1",
-         "0.5",
+         1,
          {MCP_RUN_FAILURE, MCP_RUN_FAILURE},
          {"1 of 2 ranks have not come", "rank 0 of another run (the token differs)"}},
         {"another size",
          2,
          "WORLD_SIZE",
          "4",
-         "20",
+         20,
          {MCP_INVALID, MCP_INVALID},
          {"rank 1 has been told of 4 ranks, and rank 0 of 2: all must be told the same", NULL}},
         {"one device for both",
          2,
          "LOCAL_RANK",
          "0",
-         "20",
+         20,
          {MCP_INVALID, MCP_INVALID},
          {"ranks 0 and 1 both have the device at 0000:10:00.0 of ", NULL}},
         {"more ranks than devices",
          2,
          "LOCAL_RANK",
          "2",
-         "20",
+         20,
          {MCP_INVALID, MCP_INVALID},
          {"rank 1 is number 3 of its machine, which has 2 devices", NULL}},
         {"a port in use",
          2,
          NULL,
          "port",
-         "1",
+         1,
          {MCP_RUN_FAILURE, MCP_RUN_FAILURE},
-         {"rank 0 cannot listen on port", "rank 1 has waited 1 s for rank 0"}},
+         {"rank 0 cannot listen on port", "rank 1 has waited 2 s for rank 0"}},
     };
     struct place at = new_place("--data-parallel 2");
     for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
@@ -229,9 +229,10 @@ Test(gpu_faults, ranks_that_do_not_meet)
         place_shell(&at, "rm -f @/said?");
         if (m->name != NULL)
             processes_set(&p, 1, m->name, m->value);
-        for (int r = 0; r < m->started; r++)
-            processes_begin_rank(&p, r,
-                                 mcp_format(at.arena, RUN "--steps 1 --timeout-s %s", m->timeout));
+        for (int r = m->started - 1; r >= 0; r--) /* rank 0 comes last, and leaves first */
+            processes_begin_rank(
+                &p, r,
+                mcp_format(at.arena, RUN "--steps 1 --timeout-s %d", m->timeout_s * (r + 1)));
         for (int r = 0; r < m->started; r++)
             cr_expect(eq(int, processes_end(&p, r), m->codes[r]), "%s: rank %d", m->title, r);
         expect_lines(&p, m);
