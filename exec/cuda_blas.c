@@ -18,8 +18,8 @@ struct shape {
     unsigned char a_transposed, b_transposed;
 };
 
-/* A slot of the table holds the last shape that fell into it: shapes of experts' rows have no
- * end. */
+/* A shape falls into a row of slots, and takes the place of an old one where that is full: shapes of
+ * experts' rows have no end, and those of dense layers must not take turns in one place. */
 struct choice {
     struct shape shape;
     bool made;
@@ -28,13 +28,14 @@ struct choice {
     cublasLtMatmulAlgo_t algorithm;
 };
 
-enum { CHOICES = 1024 };
+enum { CHOICES = 1024, IN_A_ROW = 8 };
 
 struct mcp_cuda_blas {
     cublasLtHandle_t handle;
     cublasLtMatmulPreference_t preference;
     void *workspace;
     int64_t workspace_bytes;
+    unsigned replaced;
     struct choice choices[CHOICES];
 };
 
@@ -162,7 +163,12 @@ static struct choice *slot_of(struct mcp_cuda_blas *blas, const struct shape *sh
     uint64_t hash = 14695981039346656037u; /* FNV-1a */
     for (size_t i = 0; i < sizeof *shape; i++)
         hash = (hash ^ bytes[i]) * 1099511628211u;
-    return &blas->choices[hash % CHOICES];
+    hash ^= hash >> 32; /* sizes are round: their low bits are alike */
+    struct choice *row = &blas->choices[hash % (CHOICES / IN_A_ROW) * IN_A_ROW];
+    for (int i = 0; i < IN_A_ROW; i++)
+        if (!row[i].made || memcmp(&row[i].shape, shape, sizeof *shape) == 0)
+            return &row[i];
+    return &row[blas->replaced++ % IN_A_ROW];
 }
 
 /* --- a choice --- */

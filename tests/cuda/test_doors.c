@@ -196,6 +196,33 @@ Test(doors, formats_that_no_product_has)
     cr_expect(eq(int, fake_end(), 0));
 }
 
+Test(doors, an_algorithm_is_asked_for_once)
+{
+    enum { SIDE = 10, STEP = 16 }; /* sizes are round */
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    struct mcp_cuda_blas *blas;
+    void *stream, *memory;
+    fake_begin(1, 1 << 26);
+    cr_assert(mcp_cuda_new_stream(arena, false, &stream, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_cuda_blas_open(arena, 1 << 20, &blas, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_cuda_new_memory(arena, 1 << 20, &memory, &err) == MCP_OK, "%s", err.text);
+    const struct mcp_cuda_matrix numbers = {memory, MCP_F32, false};
+    const int before = fake_algorithms_chosen();
+    for (int i = 0; i < 2 * SIDE * SIDE; i++) {
+        const struct mcp_cuda_product product = {.m = STEP * (1 + i % SIDE),
+                                                 .n = STEP * (1 + i / SIDE % SIDE),
+                                                 .k = 1,
+                                                 .a = numbers,
+                                                 .b = numbers,
+                                                 .c = numbers};
+        cr_assert(mcp_cuda_blas_multiply(blas, &product, stream, &err) == MCP_OK, "%s", err.text);
+    }
+    cr_expect(eq(int, fake_algorithms_chosen() - before, SIDE * SIDE));
+    mcp_arena_free(arena);
+    cr_expect(eq(int, fake_end(), 0));
+}
+
 /* Half of the sum is no number of bf16, and the whole is. */
 Test(doors, sums_are_in_fp32)
 {

@@ -60,6 +60,9 @@ void fake_leave(void);
 /* From now on ranks that train together exchange nothing with a peer for the first time. */
 void fake_connect_early(bool on);
 
+/* How often an algorithm for a product has been asked for. */
+int fake_algorithms_chosen(void);
+
 /* How many ops have run since fake_begin(). */
 long fake_ops_run(void);
 /* Streams, what they hold and who waits for what, as an abort would list it. */
