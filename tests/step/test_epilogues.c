@@ -1,12 +1,15 @@
 /* tests/step/test_epilogues.c: what products do as they store, and where they do not. */
 #include "step/layer.h"
 
+#include "step/build.h"
 #include "step/price.h"
+#include "step/verify.h"
 #include "tests/step/setup.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
+#include <string.h>
 
 struct case_fused {
     char name[56];
@@ -94,5 +97,31 @@ ParameterizedTest(struct case_fused *c, epilogues, fused)
                   c->name);
     bool cheaper = block_seconds(&s, forward) < block_seconds(&s, &apart.blocks[MCP_FORWARD]);
     cr_expect(eq(int, cheaper, c->biases + c->gelus > 0), "%s", c->name);
+    mcp_arena_free(s.arena);
+}
+
+Test(epilogues, a_bias_that_no_part_is_is_refused)
+{
+    struct setup s;
+    struct mcp_program program;
+    struct mcp_error err = {""};
+    int changed = 0;
+    setup_load(&s, "gpt2", "dgx-h100", "megatron-core");
+    s.job.sequence_length = 64;
+    s.stack.fused_epilogues = true;
+    setup_finish(&s, 1, MCP_RECOMPUTE_NONE);
+    mcp_program_build(s.arena, &s.question, &s.plan, &program);
+    cr_expect(mcp_program_verify(s.arena, &program, &err) == MCP_OK, "%s", err.text);
+    for (int t = 0; t < program.num_types; t++) {
+        struct mcp_block *forward = &program.types[t].blocks[MCP_FORWARD];
+        for (int i = 0; i < forward->num_ops; i++)
+            if (forward->ops[i].function == MCP_FN_MATMUL_NT_GELU) {
+                forward->ops[i].dims[5] = 100;
+                changed++;
+            }
+    }
+    cr_expect(gt(int, changed, 0));
+    cr_expect(mcp_program_verify(s.arena, &program, &err) == MCP_INVALID);
+    cr_expect(strstr(err.text, "bias 100 of ") != NULL, "%s", err.text);
     mcp_arena_free(s.arena);
 }
