@@ -50,11 +50,19 @@ static enum mcp_status look_at_others(void *store, struct mcp_error *err)
     return mcp_store_look(store, err);
 }
 
+static enum mcp_store_fault fault_of(const struct rank *rank)
+{
+    const enum mcp_nccl_fault fault =
+        rank->world == NULL ? MCP_NCCL_OWN : mcp_nccl_fault_of(rank->world);
+    if (rank->follows || fault == MCP_NCCL_TOLD)
+        return MCP_STORE_TOLD;
+    return fault == MCP_NCCL_OWN ? MCP_STORE_OWN : MCP_STORE_WAITED;
+}
+
 /* Of ranks that fail one says why. */
 static void part(struct rank *rank, enum mcp_status status, const struct mcp_error *err)
 {
-    const bool told = rank->world != NULL && mcp_nccl_fault_of(rank->world) != MCP_NCCL_OWN;
-    const struct mcp_store_end end = {status, rank->follows || told, err->text};
+    const struct mcp_store_end end = {status, fault_of(rank), err->text};
     struct mcp_error sentence = {""};
     if (rank->store == NULL && status != MCP_OK)
         fprintf(stderr, "%s: %s\n", name, err->text);

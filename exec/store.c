@@ -73,9 +73,10 @@ struct head {
     uint32_t message, bytes; /* in the network's order */
 };
 
-struct mcp_farewell mcp_farewell_of(enum mcp_status status, bool follows, const char *reason)
+struct mcp_farewell mcp_farewell_of(enum mcp_status status, enum mcp_store_fault fault,
+                                    const char *reason)
 {
-    struct mcp_farewell out = {.status = htonl((uint32_t)status), .follows = htonl(follows)};
+    struct mcp_farewell out = {.status = htonl((uint32_t)status), .fault = htonl((uint32_t)fault)};
     const size_t length = reason == NULL ? 0 : strlen(reason);
     memcpy(out.reason, reason == NULL ? "" : reason,
            length < sizeof out.reason ? length : sizeof out.reason - 1);

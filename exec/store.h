@@ -61,9 +61,15 @@ enum mcp_status mcp_store_agree(struct mcp_store *store, double *values, int cou
  * fail? MCP_RUN_FAILURE says which. Looks ten times a second at most: call it often. */
 enum mcp_status mcp_store_look(struct mcp_store *store, struct mcp_error *err);
 
+/* Who is to blame for a rank's end, as far as it knows. */
+enum mcp_store_fault {
+    MCP_STORE_OWN,    /* the rank itself */
+    MCP_STORE_WAITED, /* others: it has waited for them in vain */
+    MCP_STORE_TOLD    /* others: it has heard of it while it waited */
+};
 struct mcp_store_end {
     enum mcp_status status;
-    bool follows;       /* others are to blame: this rank has only waited for them, say */
+    enum mcp_store_fault fault;
     const char *reason; /* where the status is not MCP_OK */
 };
 /* The last call: how this rank ends. Where ranks fail, rank 0 asks all for their reasons, waits

@@ -3,6 +3,7 @@
 
 #include "core/text.h"
 
+#include <arpa/inet.h>
 #include <poll.h>
 
 /* Rank 0 waits so long for reasons; others for rank 0, and then until it has spoken. */
@@ -71,13 +72,13 @@ struct verdict {
     int alike; /* ranks with that reason */
 };
 
-/* Of ranks that fail, with or without blaming others, the first. */
-static struct verdict find_reason(const struct mcp_store *store, bool follows)
+/* Of ranks that fail by that fault the first. */
+static struct verdict find_reason(const struct mcp_store *store, enum mcp_store_fault fault)
 {
     struct verdict out = {-1, NULL, 0};
     for (int i = 0; i < store->size; i++) {
         const struct mcp_farewell *end = store->peers[i].end;
-        if (store->peers[i].state != MCP_PEER_FAILS || (end->follows != 0) != follows)
+        if (store->peers[i].state != MCP_PEER_FAILS || end->fault != htonl((uint32_t)fault))
             continue;
         if (out.rank < 0 || mcp_store_name(store, i) < mcp_store_name(store, out.rank))
             out = (struct verdict){i, end->reason, 0};
@@ -102,7 +103,10 @@ static void tell_reason(const struct mcp_store *store, const struct verdict *own
 /* Whoever has a reason of its own; else who is gone, or does not answer, and who waited. */
 static void judge(const struct mcp_store *store, struct mcp_error *err)
 {
-    const struct verdict own = find_reason(store, false), witness = find_reason(store, true);
+    const struct verdict own = find_reason(store, MCP_STORE_OWN);
+    struct verdict witness = find_reason(store, MCP_STORE_WAITED);
+    if (witness.rank < 0)
+        witness = find_reason(store, MCP_STORE_TOLD);
     const char *saw = witness.rank >= 0 ? witness.reason : "";
     const char *link = witness.rank >= 0 ? "; " : "";
     int gone, silent;
@@ -171,7 +175,7 @@ static bool is_spoken_for(struct mcp_store *store)
 bool mcp_store_leave(struct mcp_store *store, const struct mcp_store_end *end,
                      struct mcp_error *err)
 {
-    const struct mcp_farewell own = mcp_farewell_of(end->status, end->follows, end->reason);
+    const struct mcp_farewell own = mcp_farewell_of(end->status, end->fault, end->reason);
     const bool fails = end->status != MCP_OK;
     for (int i = 0; i < store->size; i++)
         if (i != store->rank && (store->rank == 0 || i == 0))

@@ -192,7 +192,7 @@ static bool knows_token(const struct mcp_store_place *place, const struct hello 
 static void refuse(struct mcp_store *store, int socket, enum mcp_message message,
                    const char *reason)
 {
-    const struct mcp_farewell end = mcp_farewell_of(MCP_INVALID, false, reason);
+    const struct mcp_farewell end = mcp_farewell_of(MCP_INVALID, MCP_STORE_OWN, reason);
     const struct mcp_peer kept = store->peers[0];
     store->peers[0].socket = socket; /* rank 0's own place is free */
     mcp_store_send(store, 0, message, &end, sizeof end, mcp_wire_now_s() + 1);

@@ -21,7 +21,7 @@ enum mcp_message {
     MCP_MESSAGE_REFUSED = 3 /* struct mcp_farewell: why who came is not let in */
 };
 struct mcp_farewell {
-    uint32_t status, follows; /* in the network's order */
+    uint32_t status, fault; /* in the network's order */
     char reason[sizeof((struct mcp_error *)0)->text];
 };
 
@@ -58,7 +58,8 @@ enum mcp_moved mcp_store_receive(struct mcp_store *store, int peer, void *data, 
                                  double until_s);
 enum mcp_status mcp_store_blame(struct mcp_store *store, enum mcp_moved moved, int peer,
                                 struct mcp_error *err);
-struct mcp_farewell mcp_farewell_of(enum mcp_status status, bool follows, const char *reason);
+struct mcp_farewell mcp_farewell_of(enum mcp_status status, enum mcp_store_fault fault,
+                                    const char *reason);
 
 /* store_join.c: the two sides of a meeting. */
 enum mcp_status mcp_store_find_rank_0(struct mcp_store *store, const struct mcp_store_place *place,

@@ -86,7 +86,7 @@ Test(gpu_faults, a_stopped_rank)
 {
     struct place at = new_place("--pipeline-parallel 2");
     struct processes p = processes_new(&at, 2);
-    processes_begin(&p, RUN "--steps 100000 --timeout-s 1");
+    processes_begin(&p, RUN "--steps 100000 --timeout-s 4");
     await_steps(&p, 2);
     cr_assert(kill(p.children[1], SIGSTOP) == 0);
     cr_expect(eq(int, processes_end(&p, 0), MCP_RUN_FAILURE));
@@ -94,7 +94,7 @@ Test(gpu_faults, a_stopped_rank)
     kill(p.children[1], SIGCONT);
     processes_end(&p, 1);
     expect_sentence(&p, "rank 1 does not answer: it has stopped, or is at work; ",
-                    "rank 0 has waited 1 s for ");
+                    "rank 0 has waited 4 s for ");
     place_leave(&at);
 }
 

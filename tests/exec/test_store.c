@@ -261,7 +261,7 @@ struct case_end {
     char name[48];
     int ranks;
     int status[MAX_RANKS]; /* -1: ends without a word */
-    bool follows[MAX_RANKS];
+    int faults[MAX_RANKS];
     char reasons[MAX_RANKS][24];
     int speaks; /* -1: nobody */
     char says[64];
@@ -269,44 +269,44 @@ struct case_end {
 ParameterizedTestParameters(store, end)
 {
     static struct case_end cases[] = {
-        {"all is well", 3, {0}, {false}, {""}, -1, ""},
+        {"all is well", 3, {0}, {0}, {""}, -1, ""},
         {"one rank fails",
          3,
          {MCP_RUN_FAILURE, MCP_RUN_FAILURE, MCP_IO},
-         {true, true, false},
+         {MCP_STORE_WAITED, MCP_STORE_TOLD, 0},
          {"rank 0 waited", "rank 1 waited", "no data"},
          0,
          "rank 2: no data"},
         {"two do, and name themselves",
          3,
          {MCP_RUN_FAILURE, MCP_IO, MCP_IO},
-         {true, false, false},
+         {MCP_STORE_WAITED, 0, 0},
          {"rank 0 waited", "rank 1: no data", "rank 2: no data"},
          0,
          "rank 1: no data"},
-        {"all fail alike", 2, {MCP_IO, MCP_IO}, {false}, {"no data", "no data"}, 0, "no data"},
+        {"all fail alike", 2, {MCP_IO, MCP_IO}, {0}, {"no data", "no data"}, 0, "no data"},
         {"one is lost",
          3,
          {MCP_RUN_FAILURE, MCP_RUN_FAILURE, -1},
-         {true, true, false},
+         {MCP_STORE_WAITED, MCP_STORE_TOLD, 0},
          {"rank 0 waited", "rank 1 waited", ""},
          0,
          "rank 2 has ended; rank 0 waited"},
         {"all wait, and none is lost",
          2,
          {MCP_RUN_FAILURE, MCP_RUN_FAILURE},
-         {true, true},
-         {"rank 0 waited", "rank 1 waited"},
+         {MCP_STORE_TOLD, MCP_STORE_WAITED},
+         {"rank 0 was told", "rank 1 waited"},
          0,
-         "rank 0 waited"},
+         "rank 1 waited"},
         {"rank 0 is lost",
          2,
          {-1, MCP_RUN_FAILURE},
-         {false, true},
+         {0, MCP_STORE_TOLD},
          {"", "rank 1 waited"},
          1,
          "rank 0 has ended; rank 1 waited"},
-        {"one rank", 1, {MCP_IO}, {false}, {"no data"}, 0, "no data"},
+        {"one rank", 1, {MCP_IO}, {0}, {"no data"}, 0, "no data"},
     };
     return cr_make_param_array(struct case_end, cases, sizeof cases / sizeof *cases);
 }
@@ -316,8 +316,8 @@ ParameterizedTest(struct case_end *c, store, end)
     static struct rank ranks[MAX_RANKS];
     struct mcp_store_end ends[MAX_RANKS];
     for (int i = 0; i < c->ranks; i++) {
-        ends[i] =
-            (struct mcp_store_end){(enum mcp_status)c->status[i], c->follows[i], c->reasons[i]};
+        ends[i] = (struct mcp_store_end){(enum mcp_status)c->status[i],
+                                         (enum mcp_store_fault)c->faults[i], c->reasons[i]};
         ranks[i].leaves = c->status[i] < 0;
         ranks[i].end = ranks[i].leaves ? NULL : &ends[i];
     }
