@@ -266,6 +266,11 @@ static bool hold_stages(const struct ask *ask, int p)
     return p <= MCP_MAX_PIPELINE && p <= ask->model->num_layers;
 }
 
+static bool stages_legal(const struct ask *ask, int p)
+{
+    return hold_stages(ask, p) && p <= ask->model->num_layers / (mcp_folds(ask) ? 2 : 1);
+}
+
 static const char *say_stages(struct mcp_arena *arena, const struct ask *ask, int p)
 {
     bool layers = p > ask->model->num_layers;
@@ -279,17 +284,19 @@ static bool hold_virtual_stages(const struct ask *ask, int v)
     return (int64_t)ask->plan->pipeline_parallel * v <= ask->model->num_layers || v == 1;
 }
 
-static const char *say_virtual_stages(struct mcp_arena *arena, const struct ask *ask, int v)
+static bool virtual_stages_legal(const struct ask *ask, int v)
 {
-    int p = ask->plan->pipeline_parallel;
-    return mcp_format(arena,
-                      "pipeline_parallel=%d x virtual_stages=%d = %lld exceeds num_layers=%d", p, v,
-                      (long long)p * v, ask->model->num_layers);
+    return hold_virtual_stages(ask, v) && (v == 2 || !mcp_folds(ask));
 }
 
 static bool hold_interleaving(const struct ask *ask, int v)
 {
     return v == 1 || ask->plan->pipeline_parallel > 1;
+}
+
+static bool interleaving_legal(const struct ask *ask, int v)
+{
+    return hold_interleaving(ask, v) && (v == 2 || !mcp_folds(ask));
 }
 
 static const char *say_interleaving(struct mcp_arena *arena, const struct ask *ask, int v)
@@ -531,10 +538,11 @@ static const struct rule rules[] = {
     RULE("context_parallel_divides_sequence", context_parallel, context_tokens, context_legal),
     RULE("context_parallel_divides_heads", context_parallel, context_heads, context_legal),
     RULE("context_parallel_keeps_states", context_parallel, context_states, context_legal),
-    RULE("pipeline_within_layers", pipeline_parallel, stages, hold_stages),
-    RULE("virtual_stages_within_layers", virtual_stages, virtual_stages, hold_virtual_stages),
+    RULE("pipeline_within_layers", pipeline_parallel, stages, stages_legal),
+    {"virtual_stages_within_layers", "virtual_stages", offsetof(struct mcp_plan, virtual_stages),
+     hold_virtual_stages, mcp_say_virtual_stages, virtual_stages_legal},
     RULE("stages_fill_pools", pipeline_parallel, pools, NULL),
-    RULE("interleaving_needs_pipeline", virtual_stages, interleaving, hold_interleaving),
+    RULE("interleaving_needs_pipeline", virtual_stages, interleaving, interleaving_legal),
     {"schedule_fits_virtual_stages", "virtual_stages", offsetof(struct mcp_plan, virtual_stages),
      mcp_hold_schedule, mcp_say_schedule, NULL},
     RULE("interleaving_needs_whole_groups", virtual_stages, groups, NULL),

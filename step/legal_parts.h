@@ -40,6 +40,10 @@ bool mcp_hold_rank_map(const struct ask *ask, int data_parallel);
 const char *mcp_say_rank_map(struct mcp_arena *arena, const struct ask *ask, int data_parallel);
 
 /* step/legal_schedule.c. */
+/* Does the pipeline go there and back, on two chunks a rank? */
+bool mcp_folds(const struct ask *ask);
+/* Where it does, no other number of chunks would do, but fewer stages. */
+const char *mcp_say_virtual_stages(struct mcp_arena *arena, const struct ask *ask, int v);
 bool mcp_hold_schedule(const struct ask *ask, int v);
 const char *mcp_say_schedule(struct mcp_arena *arena, const struct ask *ask, int v);
 /* DualPipeV's own order begins with 2 microbatches a rank. */

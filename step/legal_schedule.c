@@ -22,6 +22,25 @@ bool mcp_hold_schedule(const struct ask *ask, int v)
     return schedule_has(ask->plan->schedule, v);
 }
 
+bool mcp_folds(const struct ask *ask)
+{
+    return mcp_schedule_placement(ask->plan->schedule) == MCP_PLACEMENT_V;
+}
+
+const char *mcp_say_virtual_stages(struct mcp_arena *arena, const struct ask *ask, int v)
+{
+    int p = ask->plan->pipeline_parallel, layers = ask->model->num_layers;
+    const char *sum =
+        mcp_format(arena, "pipeline_parallel=%d x virtual_stages=%d = %lld exceeds num_layers=%d",
+                   p, v, (long long)p * v, layers);
+    if (!mcp_folds(ask) || v != 2)
+        return sum;
+    const char *nearest =
+        layers < 4 ? "schedule 1f1b" : mcp_format(arena, "pipeline_parallel=%d", layers / 2);
+    return mcp_format(arena, "%s, and schedule %s has two chunks a rank; nearest legal %s", sum,
+                      mcp_schedule_names[ask->plan->schedule], nearest);
+}
+
 const char *mcp_say_schedule(struct mcp_arena *arena, const struct ask *ask, int v)
 {
     enum mcp_schedule schedule = ask->plan->schedule;
