@@ -51,11 +51,12 @@ struct mcp_floor {
     enum mcp_schedule schedule;
     bool any_order; /* the schedule is none of the three with whole backwards */
     int num_kinds, num_pools;
-    const unsigned char *layer_kind;  /* the model's */
-    int kind_of[MCP_MAX_LAYER_KINDS]; /* of the model's kinds, here; -1: has no layers */
-    const int *stage_pool;            /* the plan's */
-    double room[MCP_MAX_POOLS];       /* bytes of a rank for what is counted; INFINITY: no limit */
-    struct mcp_layer_floor ends[2];   /* embedding; MTP modules and head */
+    const unsigned char *layer_kind;    /* the model's */
+    int kind_of[MCP_MAX_LAYER_KINDS];   /* of the model's kinds, here; -1: has no layers */
+    int layers_of[MCP_MAX_LAYER_KINDS]; /* of the kinds here */
+    const int *stage_pool;              /* the plan's */
+    double room[MCP_MAX_POOLS];     /* bytes of a rank for what is counted; INFINITY: no limit */
+    struct mcp_layer_floor ends[2]; /* embedding; MTP modules and head */
     double hop_forward_ns, hop_backward_ns; /* a message to the next stage */
     double send_ns;                         /* in which it keeps a slot busy */
     double fixed_ns;                        /* whatever the split */
@@ -77,6 +78,10 @@ enum mcp_floor_detail {
 /* The floor of `plan`, which needs no chunks. recompute: those allowed. */
 void mcp_floor_load(struct mcp_pricer *pricer, const struct mcp_plan *plan, const bool *recompute,
                     enum mcp_floor_detail detail, struct mcp_floor *out);
+
+/* From MCP_FLOOR_STEP to MCP_FLOOR_ALL: the same plan, with the pricer as it was left. */
+void mcp_floor_complete(struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                        const bool *recompute, struct mcp_floor *floor);
 
 /* What there is of it. */
 void mcp_floor_copy(const struct mcp_floor *floor, struct mcp_floor *out);

@@ -57,18 +57,21 @@ static void open_kinds(const struct mcp_layer_floor *kinds, struct chunked *c)
 static void count_kinds(const struct chunked *c, int k, int size, int *fewest)
 {
     const struct mcp_floor *f = c->floor;
-    int stages = f->p * f->v, after = stages - 1 - k;
+    int stages = f->p * f->v, after = stages - 1 - k, counts[MCP_MAX_LAYER_KINDS] = {0};
     int first = k * c->base + (c->larger > after + 1 ? c->larger - after - 1 : 0);
     int last = k * c->base + (k < c->larger ? k : c->larger);
     last = last + size > f->num_layers ? f->num_layers - size : last;
     for (int i = 0; i < f->num_kinds; i++)
         fewest[i] = size;
+    for (int i = 0; i < size && first <= last; i++)
+        counts[f->kind_of[f->layer_kind[first + i]]]++;
     for (int at = first; at <= last; at++) {
-        int counts[MCP_MAX_LAYER_KINDS] = {0};
-        for (int i = 0; i < size; i++)
-            counts[f->kind_of[f->layer_kind[at + i]]]++;
         for (int i = 0; i < f->num_kinds; i++)
             fewest[i] = counts[i] < fewest[i] ? counts[i] : fewest[i];
+        if (at == last)
+            break;
+        counts[f->kind_of[f->layer_kind[at]]]--;
+        counts[f->kind_of[f->layer_kind[at + size]]]++;
     }
 }
 
@@ -127,19 +130,31 @@ static double recompute_ns(const struct chunked *c, int r, double excess)
     return most;
 }
 
-static bool holds(const struct chunked *c, int r, const struct load *load, double time)
+/* Of rank r, besides its layers. */
+struct rank {
+    int r;
+    double room; /* bytes */
+    struct mcp_bases bases;
+};
+
+static struct rank rank_of(const struct chunked *c, int r)
 {
     const struct mcp_floor *f = c->floor;
     const struct mcp_layer_floor ends = mcp_floor_ends(f, r);
-    const double slack = 1 + 1e-12;
     int pool = f->stage_pool != NULL ? f->stage_pool[r] : 0;
-    double room = f->room[pool] - mcp_floor_static(&ends), m = (double)f->m;
+    return (struct rank){r, f->room[pool] - mcp_floor_static(&ends), mcp_floor_bases(f, r)};
+}
+
+static bool holds(const struct chunked *c, const struct rank *rank, const struct load *load,
+                  double time)
+{
+    const struct mcp_bases bases = rank->bases;
+    const double slack = 1 + 1e-12, room = rank->room, m = (double)c->floor->m;
     double excess = load->bytes + load->working - room, again = 0;
-    struct mcp_bases bases = mcp_floor_bases(f, r);
     if (load->least_bytes + load->working > room * slack + 1)
         return false;
     if (excess > 0)
-        again = recompute_ns(c, r, excess);
+        again = recompute_ns(c, rank->r, excess);
     return bases.through_ns + m * (load->pairs + again) <= time &&
            bases.dwell_ns + m * load->pairs + (m - 1) * again <= time;
 }
@@ -151,7 +166,8 @@ static double edges_ns(const struct chunked *c)
     const struct mcp_layer_floor *kinds = f->kinds[f->stage_pool != NULL ? f->stage_pool[0] : 0];
     const struct mcp_layer_floor ends = mcp_floor_ends(f, 0);
     double gather = ends.gather_ns, reduce = ends.reduce_ns;
-    for (int chunk = 0; chunk < f->v; chunk++) {
+    bool once = f->gathers_once || f->reduces_once;
+    for (int chunk = 0; once && chunk < f->v; chunk++) {
         int fewest[MCP_MAX_LAYER_KINDS];
         count_kinds(c, chunk * f->p, c->base, fewest);
         for (int i = 0; i < f->num_kinds; i++) {
@@ -169,16 +185,20 @@ bool mcp_chunks_reach(const struct mcp_floor *floor, double time)
     int stages = floor->p * floor->v, placed = 0;
     struct chunked c = {
         .floor = floor, .base = floor->num_layers / stages, .larger = floor->num_layers % stages};
+    const struct mcp_layer_floor *opened = NULL;
     double within = time - edges_ns(&c);
     int most = c.larger < floor->v ? c.larger : floor->v;
     for (int r = 0; r < floor->p; r++) {
         const struct mcp_layer_floor *kinds =
             floor->kinds[floor->stage_pool != NULL ? floor->stage_pool[r] : 0];
+        const struct rank rank = rank_of(&c, r);
         int larger = most;
-        open_kinds(kinds, &c);
+        if (kinds != opened)
+            open_kinds(kinds, &c);
+        opened = kinds;
         for (; larger >= 0; larger--) {
             struct load load = load_of(&c, kinds, r, larger);
-            if (holds(&c, r, &load, within))
+            if (holds(&c, &rank, &load, within))
                 break;
         }
         if (larger < 0)

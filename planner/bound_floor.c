@@ -23,62 +23,61 @@ static double exposed(const struct loader *l, int64_t transfer_ns)
     return fmax(0, (double)transfer_ns * l->exposed_frac - 0.5);
 }
 
-static void take_stage(const struct loader *l, const struct mcp_stage *stage,
+static void take_layer(const struct loader *l, const struct mcp_layer_alone *layer,
                        struct mcp_layer_floor *out)
 {
     const struct mcp_plan *plan = l->plan;
     bool again = plan->zero_stage == 3 && plan->reshard_after_forward;
-    double gather = again ? exposed(l, stage->gather_ns) : 0;
-    double reduce = plan->zero_stage >= 2 ? exposed(l, stage->reduce_ns) : 0;
+    double gather = again ? exposed(l, layer->gather_ns) : 0;
+    double reduce = plan->zero_stage >= 2 ? exposed(l, layer->reduce_ns) : 0;
     memset(out, 0, sizeof *out);
-    out->forward_ns = (double)stage->forward_ns + gather;
-    out->backward_ns = (double)stage->backward_ns + gather + reduce;
-    out->lead_ns = (double)stage->lead_ns;
-    out->gather_ns = (double)stage->gather_ns;
-    out->reduce_ns = (double)stage->reduce_ns;
-    out->update_ns = (double)stage->update_ns;
-    out->weights_bytes = (double)stage->weights_bytes;
-    out->gradients_bytes = (double)stage->gradients_bytes;
-    out->optimizer_bytes = (double)stage->optimizer_bytes;
-    out->gathered_bytes = (double)stage->largest_gathered;
-    out->transient_bytes = (double)stage->largest_transient;
-    out->kept_bytes = out->least_kept_bytes = (double)stage->memory.kept_bytes;
-    out->working_bytes = (double)(stage->memory.backward_bytes - stage->memory.kept_bytes);
+    out->forward_ns = (double)layer->forward_ns + gather;
+    out->backward_ns = (double)layer->backward_ns + gather + reduce;
+    out->lead_ns = (double)layer->lead_ns;
+    out->gather_ns = (double)layer->gather_ns;
+    out->reduce_ns = (double)layer->reduce_ns;
+    out->update_ns = (double)layer->update_ns;
+    out->weights_bytes = (double)layer->weights_bytes;
+    out->gradients_bytes = (double)layer->gradients_bytes;
+    out->optimizer_bytes = (double)layer->optimizer_bytes;
+    out->gathered_bytes = (double)layer->gathered_bytes;
+    out->transient_bytes = (double)layer->transient_bytes;
+    out->kept_bytes = out->least_kept_bytes = (double)layer->kept_bytes;
+    out->working_bytes = (double)(layer->backward_bytes - layer->kept_bytes);
 }
 
 /* On an inner stage of rank `rank`. */
-static void price_one_layer(const struct loader *l, int rank, int layer,
-                            enum mcp_recompute recompute, struct mcp_stage *out)
+static void price_one_layer(const struct loader *l, int rank, int kind,
+                            enum mcp_recompute recompute, struct mcp_layer_alone *out)
 {
     struct mcp_plan plan = *l->plan;
-    struct mcp_recompute_run run = {recompute, 1};
-    const struct mcp_chunk chunk = {layer, 1, 1, &run};
     plan.virtual_stages = 3;
-    mcp_stage_price(l->pricer, &plan, plan.pipeline_parallel + rank, &chunk, out);
+    mcp_layer_alone_price(l->pricer, &plan, plan.pipeline_parallel + rank, kind, recompute, out);
 }
 
 struct saving { /* of one recompute over the fastest */
     double bytes, ns;
 };
 
-static struct saving saving_of(const struct mcp_stage *base, const struct mcp_stage *other)
+static struct saving saving_of(const struct mcp_layer_alone *base,
+                               const struct mcp_layer_alone *other)
 {
     int64_t more = other->forward_ns + other->backward_ns - base->forward_ns - base->backward_ns;
-    return (struct saving){(double)(base->memory.kept_bytes - other->memory.kept_bytes),
+    return (struct saving){(double)(base->kept_bytes - other->kept_bytes),
                            (double)(more > 0 ? more : 0)};
 }
 
 /* What another recompute gives back and costs. */
-static void compare_recompute(const struct mcp_stage *other, struct saving saving,
+static void compare_recompute(const struct mcp_layer_alone *other, struct saving saving,
                               struct mcp_layer_floor *out)
 {
     if (saving.bytes > 0) {
         out->saved_bytes += saving.bytes;
         out->ns_per_byte = fmin(out->ns_per_byte, saving.ns / saving.bytes);
     }
-    out->least_kept_bytes = fmin(out->least_kept_bytes, (double)other->memory.kept_bytes);
+    out->least_kept_bytes = fmin(out->least_kept_bytes, (double)other->kept_bytes);
     out->working_bytes =
-        fmin(out->working_bytes, (double)(other->memory.backward_bytes - other->memory.kept_bytes));
+        fmin(out->working_bytes, (double)(other->backward_bytes - other->kept_bytes));
 }
 
 /* The line from the cheapest saving per byte to a larger one, where there is one. */
@@ -96,17 +95,17 @@ static void join_savings(struct saving a, struct saving b, struct mcp_layer_floo
 }
 
 /* The fastest recompute that is allowed: none, or of the others the one that is. */
-static enum mcp_recompute fastest(const struct loader *l, int rank, int layer)
+static enum mcp_recompute fastest(const struct loader *l, int rank, int kind)
 {
     int best = MCP_RECOMPUTE_NONE;
     int64_t least = INT64_MAX;
     for (int r = 0; !l->recompute[MCP_RECOMPUTE_NONE] && r < MCP_NUM_RECOMPUTES; r++) {
-        struct mcp_stage stage;
+        struct mcp_layer_alone layer;
         if (!l->recompute[r])
             continue;
-        price_one_layer(l, rank, layer, (enum mcp_recompute)r, &stage);
-        if (stage.forward_ns + stage.backward_ns < least) {
-            least = stage.forward_ns + stage.backward_ns;
+        price_one_layer(l, rank, kind, (enum mcp_recompute)r, &layer);
+        if (layer.forward_ns + layer.backward_ns < least) {
+            least = layer.forward_ns + layer.backward_ns;
             best = r;
         }
     }
@@ -115,23 +114,19 @@ static enum mcp_recompute fastest(const struct loader *l, int rank, int layer)
 
 static void load_kind(const struct loader *l, int rank, int kind, struct mcp_layer_floor *out)
 {
-    struct mcp_stage base, other;
+    struct mcp_layer_alone base, other;
     struct saving savings[MCP_NUM_RECOMPUTES] = {{0, 0}};
-    const struct mcp_model *model = l->question->model;
-    int layer = 0, count = 0;
-    while (model->layer_kind[layer] != kind)
-        layer++;
-    enum mcp_recompute first = fastest(l, rank, layer);
-    price_one_layer(l, rank, layer, first, &base);
-    take_stage(l, &base, out);
-    out->num_layers = mcp_model_layers_of_kind(model, kind);
+    int count = 0;
+    enum mcp_recompute first = fastest(l, rank, kind);
+    price_one_layer(l, rank, kind, first, &base);
+    take_layer(l, &base, out);
     out->ns_per_byte = INFINITY;
     out->slowest_ns = l->detail == MCP_FLOOR_ALL ? 0 : INFINITY;
     for (int r = 0; r < MCP_NUM_RECOMPUTES; r++) {
         bool other_one = l->recompute[r] && r != (int)first;
         if (!other_one || (l->detail != MCP_FLOOR_ALL && first == MCP_RECOMPUTE_NONE))
             continue;
-        price_one_layer(l, rank, layer, (enum mcp_recompute)r, &other);
+        price_one_layer(l, rank, kind, (enum mcp_recompute)r, &other);
         savings[count] = saving_of(&base, &other);
         out->slowest_ns = fmax(out->slowest_ns, savings[count].ns);
         out->given_bytes[r] = savings[count].bytes;
@@ -142,25 +137,16 @@ static void load_kind(const struct loader *l, int rank, int kind, struct mcp_lay
     join_savings(savings[0], savings[1], out);
 }
 
-/* Both ends without a layer: the message between stages is theirs too. */
 static void load_ends(const struct loader *l, struct mcp_floor *out)
 {
-    struct mcp_stage first, last;
-    struct mcp_plan plan = *l->plan;
-    const struct mcp_chunk none = {0, 0, 0, NULL};
-    if (plan.pipeline_parallel == 1)
-        plan.virtual_stages = 2; /* so that each has a stage */
-    mcp_stage_price(l->pricer, &plan, 0, &none, &first);
-    mcp_stage_price(l->pricer, &plan, plan.pipeline_parallel * plan.virtual_stages - 1, &none,
-                    &last);
-    take_stage(l, &first, &out->ends[0]);
-    take_stage(l, &last, &out->ends[1]);
-    if (plan.pipeline_parallel == 1 || plan.stage_pool != NULL) /* links differ: 0 is less */
-        return;
-    out->hop_forward_ns = (double)(first.forward.send_ns + first.forward.delay_ns);
-    out->hop_backward_ns = (double)(last.backward.send_ns + last.backward.delay_ns);
-    out->send_ns = (double)(first.forward.send_ns < last.backward.send_ns ? first.forward.send_ns
-                                                                          : last.backward.send_ns);
+    struct mcp_ends_alone alone;
+    mcp_ends_alone_price(l->pricer, l->plan, &alone);
+    const struct mcp_slot_price *up = &alone.messages[0], *down = &alone.messages[1];
+    for (int i = 0; i < 2; i++)
+        take_layer(l, &alone.ends[i], &out->ends[i]);
+    out->hop_forward_ns = (double)(up->send_ns + up->delay_ns);
+    out->hop_backward_ns = (double)(down->send_ns + down->delay_ns);
+    out->send_ns = (double)(up->send_ns < down->send_ns ? up->send_ns : down->send_ns);
 }
 
 /* Messages do not wait for the reduction of the layer they come from (step/stage.c), which is
@@ -186,11 +172,17 @@ static double room_of(const struct mcp_question *question, int64_t limit_bytes)
 
 void mcp_floor_number_kinds(const struct mcp_model *model, struct mcp_floor *out)
 {
+    int counts[MCP_MAX_LAYER_KINDS] = {0};
     out->layer_kind = model->layer_kind;
     out->num_layers = model->num_layers;
     out->num_kinds = 0;
-    for (int kind = 0; kind < model->num_kinds; kind++)
-        out->kind_of[kind] = mcp_model_layers_of_kind(model, kind) > 0 ? out->num_kinds++ : -1;
+    for (int layer = 0; layer < model->num_layers; layer++)
+        counts[model->layer_kind[layer]]++;
+    for (int kind = 0; kind < model->num_kinds; kind++) {
+        out->kind_of[kind] = counts[kind] > 0 ? out->num_kinds : -1;
+        if (counts[kind] > 0)
+            out->layers_of[out->num_kinds++] = counts[kind];
+    }
 }
 
 /* The kinds as the pool of stage `rank` runs them. */
@@ -203,6 +195,7 @@ static void load_pool(const struct loader *l, int pool, int rank, bool first, st
             continue;
         struct mcp_layer_floor *layer = &out->kinds[pool][at], *least = &out->least[at];
         load_kind(l, rank, kind, layer);
+        layer->num_layers = out->layers_of[at];
         if (first)
             *least = *layer;
         least->forward_ns = fmin(least->forward_ns, layer->forward_ns);
@@ -240,14 +233,28 @@ static void forget_updates(struct mcp_floor *out)
     out->ends[0].update_ns = out->ends[1].update_ns = 0;
 }
 
+static struct loader loader_of(struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                               const bool *recompute, enum mcp_floor_detail detail)
+{
+    const struct mcp_question *question = mcp_pricer_question(pricer);
+    bool hides = plan->overlap.data || plan->overlap.gather;
+    double hidden = hides ? question->stack->data_overlap_frac : 0;
+    return (struct loader){pricer, question, plan, recompute, detail, 1 - hidden};
+}
+
+void mcp_floor_complete(struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                        const bool *recompute, struct mcp_floor *floor)
+{
+    const struct loader l = loader_of(pricer, plan, recompute, MCP_FLOOR_ALL);
+    load_pools(&l, floor);
+}
+
 void mcp_floor_load(struct mcp_pricer *pricer, const struct mcp_plan *plan, const bool *recompute,
                     enum mcp_floor_detail detail, struct mcp_floor *out)
 {
     const struct mcp_question *question = mcp_pricer_question(pricer);
     const struct mcp_stack *stack = question->stack;
-    bool hides = plan->overlap.data || plan->overlap.gather;
-    double hidden = hides ? stack->data_overlap_frac : 0;
-    const struct loader l = {pricer, question, plan, recompute, detail, 1 - hidden};
+    const struct loader l = loader_of(pricer, plan, recompute, detail);
     bool step = detail != MCP_FLOOR_SLOTS, kept = !plan->reshard_after_forward;
     out->p = plan->pipeline_parallel;
     out->v = plan->virtual_stages;
@@ -261,7 +268,6 @@ void mcp_floor_load(struct mcp_pricer *pricer, const struct mcp_plan *plan, cons
     out->gathers_all = plan->zero_stage == 3 && kept;
     out->gathers_once = step && plan->zero_stage >= 1 && (plan->zero_stage < 3 || kept);
     out->reduces_once = step && plan->zero_stage < 2;
-    out->hop_forward_ns = out->hop_backward_ns = out->send_ns = 0;
     mcp_pricer_turn(pricer);
     load_pools(&l, out);
     load_ends(&l, out);

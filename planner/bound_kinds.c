@@ -151,22 +151,23 @@ static double pair_at(const struct mcp_floor *floor, int layer)
     return mcp_floor_pair(&floor->least[floor->kind_of[floor->layer_kind[layer]]]);
 }
 
-/* Where a stage that ends at `to` begins at the earliest; -1: not even with no layer. */
-static int begin_of(const struct reach *reach, int s, int to, double below, double time)
+/* Where a stage that ends at `to` begins at the earliest; -1: not even with no layer.
+ * below: pairs of all layers before `to`, then before that. */
+static int begin_of(const struct reach *reach, int s, int to, double *below, double time)
 {
     const struct mcp_floor *f = reach->floor;
     struct load load = load_of(reach, s);
     int from = to;
-    if (!holds(reach, &load, below, time))
+    if (!holds(reach, &load, *below, time))
         return -1;
     while (from > 0) {
         struct load more = load;
-        double under = below - pair_at(f, from - 1);
+        double under = *below - pair_at(f, from - 1);
         add_layer(reach, f->kind_of[f->layer_kind[from - 1]], &more);
         if (!holds(reach, &more, under, time))
             break;
         load = more;
-        below = under;
+        *below = under;
         from--;
     }
     return from;
@@ -177,12 +178,11 @@ static int left_to_first(const struct reach *reach, double time)
 {
     const struct mcp_floor *f = reach->floor;
     int left = f->num_layers;
-    for (int s = f->p - 1; s > 0 && left >= 0; s--) {
-        double below = 0;
-        for (int i = 0; i < left; i++)
-            below += pair_at(f, i);
-        left = begin_of(reach, s, left, below, time);
-    }
+    double below = 0;
+    for (int i = 0; i < left; i++)
+        below += pair_at(f, i);
+    for (int s = f->p - 1; s > 0 && left >= 0; s--)
+        left = begin_of(reach, s, left, &below, time);
     return left;
 }
 
@@ -212,6 +212,12 @@ static void add_edges(const struct mcp_floor *f, const struct mcp_layer_floor *p
         edges->reduce.rest = -INFINITY;
 }
 
+/* What no layer more makes less. */
+static double never_hidden(const struct edges *edges)
+{
+    return fmax(0, edges->gather.part - 1) + fmax(0, edges->reduce.part - 1);
+}
+
 /* The least of both edges with so many layers or more. */
 static double edges_ns(const struct mcp_floor *f, int layers)
 {
@@ -220,7 +226,7 @@ static double edges_ns(const struct mcp_floor *f, int layers)
     double least = INFINITY;
     ends.slowest_ns = 0;
     add_edges(f, &ends, &edges);
-    for (int n = 0; n <= f->num_layers; n++) {
+    for (int n = 0; n <= f->num_layers && never_hidden(&edges) < least; n++) {
         if (n >= layers)
             least = fmin(least, mcp_edge_ns(&edges.gather) + mcp_edge_ns(&edges.reduce));
         if (n < f->num_layers)

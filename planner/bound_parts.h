@@ -32,7 +32,7 @@ static inline double mcp_floor_static(const struct mcp_layer_floor *layer)
     return layer->weights_bytes + layer->gradients_bytes + layer->optimizer_bytes;
 }
 
-/* Sets num_layers, num_kinds, layer_kind and kind_of. */
+/* Sets num_layers, num_kinds, layer_kind, kind_of and layers_of. */
 void mcp_floor_number_kinds(const struct mcp_model *model, struct mcp_floor *out);
 struct mcp_chain mcp_floor_chain(const struct mcp_floor *floor);
 /* What stage s holds besides layers. */

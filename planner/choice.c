@@ -181,6 +181,8 @@ static void begin(struct mcp_choice_pool *pool, const struct mcp_question *quest
                                        .objective = MCP_OBJECTIVE_TIME,
                                        .refuse = refuse,
                                        .refuse_context = pool};
+    pool->pricer = mcp_pricer_new(pool->arena, &pool->question);
+    pool->prediction = MCP_NEW(pool->arena, struct mcp_prediction);
     for (int i = 0; i < MCP_NUM_RECOMPUTES; i++)
         pool->search.recompute[i] = may_recompute(pool, i);
     pool->best = -1;

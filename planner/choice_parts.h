@@ -23,6 +23,8 @@ struct mcp_choice_pool {
     const struct mcp_requirements *requirements;
     const struct mcp_choice_options *options;
     struct mcp_search search;
+    struct mcp_pricer *pricer; /* of all that may be required, as those of the search are not */
+    struct mcp_prediction *prediction;
     struct mcp_families families; /* of all schedules, least bound first */
     size_t at;                    /* families looked into */
     struct mcp_tuples heap;       /* those that may be split, least bound first */

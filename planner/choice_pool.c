@@ -68,14 +68,13 @@ static void raise_bar(struct mcp_choice_pool *pool, int at)
 bool mcp_choice_pool_add(struct mcp_choice_pool *pool, const struct mcp_tuple *tuple)
 {
     const struct mcp_requirements *requirements = pool->requirements;
-    struct mcp_desk *desk = &pool->search.desks[pool->search.lots[tuple->layout].desk];
-    const struct mcp_prediction *p = desk->prediction;
+    const struct mcp_prediction *p = pool->prediction;
     if (pool->count == MCP_MOST_POOL)
         return false;
     struct mcp_pooled item = {mcp_search_keep(pool->arena, &pool->question, tuple, false),
                               tuple->layout, 0, false,
                               MCP_ARRAY(pool->arena, requirements->count, double)};
-    mcp_estimate(desk->pricer, &item.found.plan, desk->prediction);
+    mcp_estimate(pool->pricer, &item.found.plan, pool->prediction);
     pool->search.record.priced++;
     item.found.iteration_s = p->iteration_s;
     item.found.peak_memory_bytes = p->peak_memory_bytes;
@@ -153,6 +152,7 @@ static void open_family(struct mcp_choice_pool *pool, struct mcp_family *family,
         mcp_record_refute(&pool->search.record, refuted, look.lot->variants);
     for (int order = 0; family->reached && order < (all ? orders : 1); order++)
         look_at_order(pool, &look, family, order);
+    mcp_pricer_rest(look.desk->pricer);
     pool->search.record.priced += look.priced;
 }
 
@@ -165,6 +165,7 @@ static void open_orders(struct mcp_choice_pool *pool, struct mcp_family *family)
         return;
     for (int order = 1; order < look.lot->choices.rank_orders.count; order++)
         look_at_order(pool, &look, family, order);
+    mcp_pricer_rest(look.desk->pricer);
     pool->search.record.priced += look.priced;
 }
 

@@ -1,25 +1,6 @@
 /* planner/exhaustive.c: price every tuple, one after the other. */
 #include "planner/exhaustive.h"
 
-static enum mcp_class class_of(const struct mcp_search *search, const struct mcp_plan *plan,
-                               const char **refused)
-{
-    bool pipeline =
-        mcp_space_keeps_pipeline_rule(search->space) && !mcp_pipeline_rule(search->question, plan);
-    bool batch =
-        mcp_space_keeps_batch_rule(search->space) && !mcp_batch_rule(search->question, plan);
-    *refused = mcp_search_illegal(search->question, plan);
-    if (*refused != NULL)
-        return MCP_NUM_CLASSES;
-    *refused = mcp_search_stands_for(search, plan);
-    if (*refused != NULL)
-        return MCP_NUM_CLASSES;
-    *refused = pipeline ? mcp_rule_pipeline : batch ? mcp_rule_batch : NULL;
-    if (pipeline && batch)
-        return MCP_NUM_CLASSES;
-    return pipeline ? MCP_BREAKS_PIPELINE : batch ? MCP_BREAKS_BATCH : MCP_KEEPS_ALL;
-}
-
 /* true: it fits. */
 static bool price(struct mcp_look *look, struct mcp_plan plan, enum mcp_recompute recompute,
                   struct mcp_tuple *tuple)
@@ -100,7 +81,7 @@ static void judge(struct mcp_search *search, int at, int64_t index)
                             .cutoff_bytes = INT64_MAX};
     struct mcp_tuple tuple = {.state = MCP_TUPLE_OPEN, .layout = at, .index = index};
     mcp_choices_plan(&lot->choices, index, &plan);
-    enum mcp_class class = class_of(search, &plan, &refused);
+    enum mcp_class class = mcp_search_class(search, &plan, &refused);
     search->record.candidates++;
     if (refused != NULL)
         mcp_record_refuse(&search->record, refused, 1);
@@ -109,17 +90,6 @@ static void judge(struct mcp_search *search, int at, int64_t index)
     try_tuple(search, &look, class, &plan, &tuple);
     if (class == MCP_KEEPS_ALL)
         count(search, &look, &tuple);
-}
-
-static void open_desk(struct mcp_search *search)
-{
-    search->num_desks = 1;
-    search->desks = MCP_NEW(search->arena, struct mcp_desk);
-    struct mcp_desk *desk = &search->desks[0];
-    desk->arena = mcp_arena_new();
-    desk->scratch = mcp_arena_new();
-    desk->pricer = mcp_pricer_new(desk->arena, search->question);
-    desk->prediction = MCP_NEW(desk->arena, struct mcp_prediction);
 }
 
 /* frac: of the lot's tuples. */
@@ -155,7 +125,9 @@ void mcp_search_all(struct mcp_search *search)
     for (int i = 0; i < search->num_lots; i++)
         for (int class = 0; class < MCP_NUM_CLASSES; class ++)
             search->lots[i].best[class].layout = -1;
-    open_desk(search);
+    search->num_desks = 1;
+    search->desks = MCP_NEW(search->arena, struct mcp_desk);
+    mcp_desk_open(&search->desks[0], search->question, 1);
     for (int i = 0; i < search->num_lots && !search->stopped; i++) {
         struct mcp_lot *lot = &search->lots[i];
         lot->layout = layouts[i];

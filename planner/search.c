@@ -67,6 +67,7 @@ static void work(struct mcp_wave *wave, int i)
                             .cutoff_ns = bar.ns,
                             .cutoff_bytes = bar.bytes};
     mcp_desk_open(look.desk, search->question, lot->layout.tensor_parallel);
+    look.desk->used = true;
     if (wave->kind == MCP_WAVE_SPLITS)
         mcp_look_split(&look, wave->most_milps, &wave->splits[i]);
     else if (wave->kind == MCP_WAVE_EVEN_SPLITS)
@@ -238,12 +239,17 @@ static void join_skipped(struct mcp_wave *wave)
         }
 }
 
-static void forget_tuples(const struct mcp_wave *wave)
+/* What the wave alone needed; and what desks keep to work faster, where the wave left them out. */
+static void clear_desks(const struct mcp_wave *wave)
 {
-    for (int i = 0; i < wave->count; i++) {
-        struct mcp_desk *desk = &wave->search->desks[desk_of(wave, i)];
+    for (int d = 0; d < wave->search->num_desks; d++) {
+        struct mcp_desk *desk = &wave->search->desks[d];
+        bool used = desk->used;
+        desk->used = false;
         mcp_arena_free(desk->wave);
         desk->wave = NULL;
+        if (!used && desk->pricer != NULL)
+            mcp_pricer_rest(desk->pricer);
     }
 }
 
@@ -252,7 +258,7 @@ static void join_wave(struct mcp_wave *wave)
     join_skipped(wave);
     if (!is_of_tuples(wave->kind))
         join_families(wave);
-    forget_tuples(wave);
+    clear_desks(wave);
     for (int i = 0; is_of_tuples(wave->kind) && i < wave->count; i++)
         join_best(wave, &wave->splits[i]);
     for (int i = 0; wave->class == MCP_KEEPS_ALL && i < wave->count; i++) {

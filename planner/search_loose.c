@@ -57,7 +57,8 @@ void mcp_loose_turn(struct mcp_loose *loose, const struct mcp_layout *layout)
     loose->arena = mcp_arena_new();
     mcp_kinder_question(question, layout->tensor_parallel, &loose->cluster, &loose->question);
     loose->cluster.gpu.num_multiprocessors = 1;
-    loose->pricer = mcp_pricer_new(loose->arena, &loose->question);
+    const struct mcp_pricer_options sums = {.sums_only = true};
+    loose->pricer = mcp_pricer_with(loose->arena, &loose->question, &sums);
     int64_t tokens = question->job->sequence_length / layout->context_parallel;
     loose->microbatch = (int)(tokens > 0 ? (LOOSE_TOKENS + tokens - 1) / tokens : 1);
     loose->prices = NULL;
@@ -236,21 +237,32 @@ struct mcp_near_price {
     double (*times)[3]; /* forward, backward, lead: of kinds, then of both ends */
 };
 
+enum { NEAR_LISTS = 64 };
 struct mcp_near {
     struct mcp_arena *arena;
     struct mcp_cluster cluster;
     struct mcp_question question;
     struct mcp_pricer *pricer;
-    struct mcp_near_price *prices;
+    struct mcp_near_price *prices[NEAR_LISTS]; /* by list_of() */
 };
 
-struct mcp_near *mcp_near_new(struct mcp_arena *arena, const struct mcp_question *question,
+static unsigned list_of(const struct mcp_plan *plan)
+{
+    unsigned kind = (unsigned)plan->context_parallel_kind * 4 + plan->sequence_parallel * 2u +
+                    (plan->virtual_stages > 1);
+    return ((unsigned)plan->microbatch_size * 13 + kind) % NEAR_LISTS;
+}
+
+struct mcp_near *mcp_near_new(struct mcp_arena *arena, const struct mcp_pricer *pricer,
                               int tensor_parallel)
 {
+    const struct mcp_question *question = mcp_pricer_question(pricer);
+    const bool alike = question->cluster->next == NULL; /* but for the tiers */
+    const struct mcp_pricer_options options = {.sums_only = true, .beside = alike ? pricer : NULL};
     struct mcp_near *near = MCP_NEW(arena, struct mcp_near);
     near->arena = arena;
     mcp_kinder_question(question, tensor_parallel, &near->cluster, &near->question);
-    near->pricer = mcp_pricer_new(arena, &near->question);
+    near->pricer = mcp_pricer_with(arena, &near->question, &options);
     return near;
 }
 
@@ -272,7 +284,7 @@ static void keep_price(struct mcp_near *near, const struct mcp_plan *plan,
                        const struct mcp_floor *floor)
 {
     struct mcp_near_price *price = MCP_NEW(near->arena, struct mcp_near_price);
-    *price = (struct mcp_near_price){near->prices,
+    *price = (struct mcp_near_price){near->prices[list_of(plan)],
                                      plan->microbatch_size,
                                      plan->sequence_parallel,
                                      plan->pipeline_parallel > 1,
@@ -287,14 +299,14 @@ static void keep_price(struct mcp_near *near, const struct mcp_plan *plan,
         put_times(&floor->kinds[0][i], price->times[i]);
     for (int i = 0; i < 2; i++)
         put_times(&floor->ends[i], price->times[floor->num_kinds + i]);
-    near->prices = price;
+    near->prices[list_of(plan)] = price;
 }
 
 static const struct mcp_near_price *near_price(struct mcp_near *near, const struct mcp_plan *plan,
                                                const bool *recompute)
 {
     struct mcp_floor floor;
-    for (const struct mcp_near_price *p = near->prices; p != NULL; p = p->next)
+    for (const struct mcp_near_price *p = near->prices[list_of(plan)]; p != NULL; p = p->next)
         if (p->microbatch == plan->microbatch_size &&
             p->sequence_parallel == plan->sequence_parallel &&
             p->pipelined == (plan->pipeline_parallel > 1) &&
@@ -304,7 +316,7 @@ static const struct mcp_near_price *near_price(struct mcp_near *near, const stru
     mcp_floor_load(near->pricer, plan, recompute, MCP_FLOOR_SLOTS, &floor);
     bring_stages_near(near->pricer, plan, recompute, &floor);
     keep_price(near, plan, &floor);
-    return near->prices;
+    return near->prices[list_of(plan)];
 }
 
 static void near_floor(const struct mcp_near_price *price, const struct mcp_question *question,
@@ -330,7 +342,7 @@ static void near_floor(const struct mcp_near_price *price, const struct mcp_ques
         int at = out->kind_of[kind];
         if (at < 0)
             continue;
-        zero.num_layers = mcp_model_layers_of_kind(model, kind);
+        zero.num_layers = out->layers_of[at];
         out->kinds[0][at] = zero;
         get_times(price->times[at], &out->kinds[0][at]);
         out->least[at] = out->kinds[0][at];

@@ -7,13 +7,14 @@
 
 void mcp_desk_open(struct mcp_desk *desk, const struct mcp_question *question, int tensor_parallel)
 {
+    const struct mcp_pricer_options sums = {.sums_only = true};
     if (desk->arena != NULL)
         return;
     desk->arena = mcp_arena_new();
     desk->scratch = mcp_arena_new();
-    desk->pricer = mcp_pricer_new(desk->arena, question);
+    desk->pricer = mcp_pricer_with(desk->arena, question, &sums);
     desk->prediction = MCP_NEW(desk->arena, struct mcp_prediction);
-    desk->near = mcp_near_new(desk->arena, question, tensor_parallel);
+    desk->near = mcp_near_new(desk->arena, desk->pricer, tensor_parallel);
 }
 
 void mcp_desks_close(struct mcp_search *search)
@@ -143,12 +144,10 @@ static bool survives(struct mcp_look *look, const struct mcp_plan *plan, struct 
     struct mcp_floor floor;
     struct mcp_pricer *pricer = look->desk->pricer;
     const bool *recompute = look->search->recompute;
-    if (look->cutoff_ns < INT64_MAX) {
-        mcp_floor_load(pricer, plan, recompute, MCP_FLOOR_STEP, &floor);
-        if (!reaches(look, &floor))
-            return false;
-    }
-    mcp_floor_load(pricer, plan, recompute, MCP_FLOOR_ALL, &floor);
+    mcp_floor_load(pricer, plan, recompute, MCP_FLOOR_STEP, &floor);
+    if (!reaches(look, &floor))
+        return false;
+    mcp_floor_complete(pricer, plan, recompute, &floor);
     tuple->refuted = refute(look, &floor);
     if (tuple->refuted != NULL)
         tuple->state = MCP_TUPLE_REFUTED;

@@ -41,6 +41,7 @@ struct mcp_desk {
     struct mcp_pricer *pricer;
     struct mcp_prediction *prediction;
     struct mcp_near *near;
+    bool used; /* in the wave at hand */
 };
 
 enum mcp_tuple_state {
@@ -119,6 +120,10 @@ void mcp_record_sort(struct mcp_search_record *record);
 /* search_tuples.c: lots, and families by class, legal and not dominated, ascending by
  * bound; counts what rules refuse. */
 void mcp_search_enumerate(struct mcp_search *search);
+/* What rules say of a plan without chunks; MCP_NUM_CLASSES: nobody asks for it. *refused: the
+ * rule that is counted, NULL: none. */
+enum mcp_class mcp_search_class(const struct mcp_search *search, const struct mcp_plan *plan,
+                                const char **refused);
 /* The family's plan with variant 0 <= k < lot->variants, no chunks. */
 int64_t mcp_family_index(const struct mcp_lot *lot, const struct mcp_family *family, int variant);
 
@@ -139,7 +144,8 @@ const char *mcp_loose_refute(const struct mcp_family *family, const struct mcp_s
 /* Can the family end in time, within memory, if all it holds between steps is sharded? */
 bool mcp_loose_reaches(const struct mcp_family *family, const struct mcp_search *search,
                        const struct mcp_plan *plan, int64_t time_ns);
-struct mcp_near *mcp_near_new(struct mcp_arena *arena, const struct mcp_question *question,
+/* pricer: of the real machine; lives as long. */
+struct mcp_near *mcp_near_new(struct mcp_arena *arena, const struct mcp_pricer *pricer,
                               int tensor_parallel);
 /* Can the slots of `plan` end in time in any rank order, memory aside? */
 bool mcp_near_reaches(struct mcp_near *near, const struct mcp_plan *plan, const bool *recompute,

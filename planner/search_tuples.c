@@ -7,11 +7,12 @@
 static bool dominated(const struct mcp_search *search, const struct mcp_plan *plan)
 {
     unsigned schedules = mcp_space_schedules(search->space, search->question->stack);
-    return plan->schedule == MCP_GPIPE && (schedules >> MCP_1F1B & 1) != 0;
+    return !search->options->exhaustive && plan->schedule == MCP_GPIPE &&
+           (schedules >> MCP_1F1B & 1) != 0;
 }
 
-static enum mcp_class class_of(const struct mcp_search *search, const struct mcp_plan *plan,
-                               const char **refused)
+enum mcp_class mcp_search_class(const struct mcp_search *search, const struct mcp_plan *plan,
+                                const char **refused)
 {
     bool pipeline =
         mcp_space_keeps_pipeline_rule(search->space) && !mcp_pipeline_rule(search->question, plan);
@@ -45,7 +46,7 @@ static void add_family(struct mcp_search *search, struct mcp_loose *loose,
     struct mcp_plan plan;
     struct mcp_family family = {.layout = (int)(lot - search->lots), .first = first};
     mcp_choices_plan(&lot->choices, mcp_family_index(lot, &family, 0), &plan);
-    enum mcp_class class = class_of(search, &plan, &refused);
+    enum mcp_class class = mcp_search_class(search, &plan, &refused);
     search->record.candidates += lot->variants;
     if (refused)
         mcp_record_refuse(&search->record, refused, lot->variants);

@@ -27,9 +27,10 @@ int mcp_knob_value(enum mcp_knob knob, const struct mcp_plan *plan)
         [MCP_KNOB_CONTEXT_KIND] = (int)plan->context_parallel_kind,
         [MCP_KNOB_SCHEDULE] = (int)plan->schedule,
         [MCP_KNOB_RESHARD] = plan->reshard_after_forward,
-        [MCP_KNOB_RANK_ORDER] = mcp_rank_order_index(plan->rank_order),
     };
-    return knob == MCP_KNOB_RECOMPUTE ? (int)mcp_uniform_recompute(plan) : values[knob];
+    if (knob == MCP_KNOB_RECOMPUTE)
+        return (int)mcp_uniform_recompute(plan);
+    return knob == MCP_KNOB_RANK_ORDER ? mcp_rank_order_index(plan->rank_order) : values[knob];
 }
 
 const char *mcp_knob_text(struct mcp_arena *arena, enum mcp_knob knob, int value)

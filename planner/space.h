@@ -146,7 +146,7 @@ struct mcp_zero {
 enum { MCP_NUM_RANK_ORDERS = 24 };
 extern const char *const mcp_rank_order_names[MCP_NUM_RANK_ORDERS]; /* "tensor-context-..." */
 void mcp_rank_order(int index, enum mcp_axis out[4]);
-int mcp_rank_order_index(const enum mcp_axis order[4]);
+int mcp_rank_order_index(const enum mcp_axis order[4]); /* a permutation of the axes */
 
 /* The independent lists under one layout. The last varies fastest. */
 struct mcp_choices {

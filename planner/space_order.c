@@ -44,12 +44,10 @@ void mcp_rank_order(int index, enum mcp_axis out[4])
 int mcp_rank_order_index(const enum mcp_axis order[4])
 {
     enum mcp_axis other[4];
-    for (int i = 0; i < MCP_NUM_RANK_ORDERS; i++) {
-        mcp_rank_order(i, other);
-        if (memcmp(other, order, sizeof other) == 0)
-            return i;
-    }
-    return 0;
+    int index = 0;
+    for (mcp_rank_order(0, other); memcmp(other, order, sizeof other) != 0;)
+        mcp_rank_order(++index, other); /* which asserts that there are so many */
+    return index;
 }
 
 /* How the groups that send anything lie on the tiers: equal prices where equal. */

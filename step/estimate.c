@@ -17,17 +17,21 @@ static void free_arena(void *arena)
     mcp_arena_free((struct mcp_arena *)arena);
 }
 
-struct mcp_pricer *mcp_pricer_new(struct mcp_arena *arena, const struct mcp_question *question)
+struct mcp_pricer *mcp_pricer_with(struct mcp_arena *arena, const struct mcp_question *question,
+                                   const struct mcp_pricer_options *options)
 {
     struct mcp_pricer *pricer = MCP_NEW(arena, struct mcp_pricer);
     pricer->question = question;
+    pricer->sums_only = options->sums_only;
     pricer->num_pools = mcp_cluster_num_pools(question->cluster);
     pricer->pools = MCP_ARRAY(arena, pricer->num_pools, struct priced_pool);
     for (int i = 0; i < pricer->num_pools; i++) {
         struct priced_pool *pool = &pricer->pools[i];
         pool->question = *question;
         pool->question.cluster = mcp_cluster_pool(question->cluster, i);
-        pool->cache = mcp_price_cache_new(arena, &pool->question);
+        const struct mcp_price_cache_options of_cache = {
+            options->sums_only, options->beside != NULL ? options->beside->pools[i].cache : NULL};
+        pool->cache = mcp_price_cache_new(arena, &pool->question, &of_cache);
     }
     pricer->scratch = mcp_arena_new();
     mcp_defer(arena, free_arena, pricer->scratch);
@@ -35,6 +39,18 @@ struct mcp_pricer *mcp_pricer_new(struct mcp_arena *arena, const struct mcp_ques
         (double)question->job->global_batch_size * (double)question->job->sequence_length *
         mcp_model_flops_per_token_forward(question->model, question->job->sequence_length);
     return pricer;
+}
+
+struct mcp_pricer *mcp_pricer_new(struct mcp_arena *arena, const struct mcp_question *question)
+{
+    const struct mcp_pricer_options all = {.sums_only = false};
+    return mcp_pricer_with(arena, question, &all);
+}
+
+void mcp_pricer_rest(struct mcp_pricer *pricer)
+{
+    for (int i = 0; i < pricer->num_pools; i++)
+        mcp_price_cache_rest(pricer->pools[i].cache);
 }
 
 const struct mcp_question *mcp_pricer_question(const struct mcp_pricer *pricer)
@@ -160,7 +176,7 @@ static int64_t agreement_ns(const struct mcp_pricer *pricer, const struct mcp_pl
     int64_t slowest = 0;
     for (int i = 0; i < pricer->num_pools; i++)
         slowest = mcp_max_int64(
-            slowest, mcp_layer_step_price(pricer->pools[i].cache, plan, &step)->update.time_ns);
+            slowest, mcp_layer_step_price(pricer->pools[i].cache, plan, &step)->update_ns);
     return slowest;
 }
 
@@ -271,7 +287,9 @@ void mcp_estimate(struct mcp_pricer *pricer, const struct mcp_plan *plan,
         e->stages[k] = &stages[k];
     }
     compose(pricer, plan, m, e);
-    mcp_estimate_times(pricer, plan, m, e, out);
+    out->iteration_s = (double)e->step_ns * 1e-9;
+    if (!pricer->sums_only)
+        mcp_estimate_times(pricer, plan, m, e, out);
     mcp_estimate_memory(pricer, plan, e, out);
     mcp_arena_rewind(pricer->scratch, mark);
 }

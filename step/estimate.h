@@ -47,6 +47,19 @@ struct mcp_prediction {
 /* Caches prices for one question; for one thread at a time. */
 struct mcp_pricer;
 struct mcp_pricer *mcp_pricer_new(struct mcp_arena *arena, const struct mcp_question *question);
+/* For searches, which ask for much and keep little. */
+struct mcp_pricer_options {
+    /* Predictions say iteration_s, memory and whether it fits; what seconds are spent on, and
+     * what follows from that, is left out. */
+    bool sums_only;
+    /* Of a question that differs in the tiers of its cluster alone: a layer is built once for
+     * both. For the same thread, and an arena that lives as long. NULL: none. */
+    const struct mcp_pricer *beside;
+};
+struct mcp_pricer *mcp_pricer_with(struct mcp_arena *arena, const struct mcp_question *question,
+                                   const struct mcp_pricer_options *options);
+/* Gives back what is kept to price the next plans faster; what was priced stays. */
+void mcp_pricer_rest(struct mcp_pricer *pricer);
 const struct mcp_question *mcp_pricer_question(const struct mcp_pricer *pricer);
 
 /* Prices a legal plan with chunks, time and memory in full. Cannot fail. */

@@ -27,6 +27,7 @@ struct priced_pool {
 struct mcp_pricer {
     struct mcp_arena *scratch;
     const struct mcp_question *question;
+    bool sums_only;
     double forward_flops; /* of the model, one step */
     uint64_t plans;       /* priced so far: tells whose a memo is */
     int num_pools;

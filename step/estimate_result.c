@@ -120,7 +120,6 @@ void mcp_estimate_times(const struct mcp_pricer *pricer, const struct mcp_plan *
     double busy = 0, exposed = 0;
     memset(out->cost_s, 0, sizeof out->cost_s);
     memset(out->comm_s, 0, sizeof out->comm_s);
-    out->iteration_s = seconds(e->step_ns);
     for (int r = 0; r < p; r++) {
         struct mcp_stage_prediction *stage = &out->stages[r];
         memset(stage, 0, sizeof *stage);

@@ -223,9 +223,18 @@ void mcp_layer_build(struct mcp_arena *arena, const struct mcp_question *questio
                      const struct mcp_plan *plan, const struct mcp_layer_spec *spec,
                      struct mcp_layer_type *out)
 {
+    struct mcp_arena *workshop = mcp_arena_new();
+    mcp_layer_build_in(workshop, arena, question, plan, spec, out);
+    mcp_arena_free(workshop);
+}
+
+void mcp_layer_build_in(struct mcp_arena *workshop, struct mcp_arena *arena,
+                        const struct mcp_question *question, const struct mcp_plan *plan,
+                        const struct mcp_layer_spec *spec, struct mcp_layer_type *out)
+{
+    struct mcp_mark mark = mcp_arena_mark(workshop);
     memset(out, 0, sizeof *out);
     out->recompute = spec->recompute;
-    struct mcp_arena *workshop = mcp_arena_new();
     struct mcp_builder *b = new_builder(workshop, question, plan, spec, out);
     b->arena = arena;
     declare_residual_stream(b);
@@ -244,7 +253,7 @@ void mcp_layer_build(struct mcp_arena *arena, const struct mcp_question *questio
         mcp_build_message_blocks(b);
     }
     keep_tables(b);
-    mcp_arena_free(workshop);
+    mcp_arena_rewind(workshop, mark);
 }
 
 void mcp_layer_data_build(struct mcp_arena *arena, const struct mcp_question *question,

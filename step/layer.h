@@ -31,6 +31,11 @@ void mcp_layer_build(struct mcp_arena *arena, const struct mcp_question *questio
                      const struct mcp_plan *plan, const struct mcp_layer_spec *spec,
                      struct mcp_layer_type *out);
 
+/* The same for who builds many: with scratch room in a workshop, which is left as it was found. */
+void mcp_layer_build_in(struct mcp_arena *workshop, struct mcp_arena *arena,
+                        const struct mcp_question *question, const struct mcp_plan *plan,
+                        const struct mcp_layer_spec *spec, struct mcp_layer_type *out);
+
 /* For a type whose weights are known: its layer buffers and the blocks prologue,
  * gather, reduce, optimizer and epilogue under another data degree or ZeRO stage.
  * Its other blocks are left as they are. */

@@ -5,19 +5,22 @@
 #include "core/minmax.h"
 #include "core/rank_map.h"
 #include "core/stack.h"
+#include "step/layer_shape.h"
 
 #include <string.h>
 
-/* Integers that tell two layers' prices apart; the rest is the question's. */
-enum { MAX_FIELDS = 31, RANK_MAP_FIELD = MAX_FIELDS - 1 };
-struct key {
-    int fields[MAX_FIELDS];
+enum { SHAPE_FIELDS = 15, RANK_MAP_FIELD = SHAPE_FIELDS, LINK_FIELDS };
+enum { GROUPS = 3, LINKS = GROUPS * (MCP_MAX_TIERS - 1) };
+_Static_assert(LINK_FIELDS + LINKS == MCP_PRICE_FIELDS, "keys fit");
+
+struct entry {
+    struct mcp_price_key key;
+    const void *value;
 };
 
 struct slot {
-    bool used;
-    struct key key;
-    void *value;
+    uint64_t hash;
+    struct entry *entry; /* NULL: free */
 };
 
 struct table {
@@ -28,15 +31,22 @@ struct table {
 struct mcp_price_cache {
     struct mcp_arena *arena;
     const struct mcp_question *question;
+    size_t num_fields; /* of keys that are not 0 everywhere */
+    bool sums_only;
     struct table layers, steps;
+    struct mcp_shapes *shapes;
 };
 
 struct mcp_price_cache *mcp_price_cache_new(struct mcp_arena *arena,
-                                            const struct mcp_question *question)
+                                            const struct mcp_question *question,
+                                            const struct mcp_price_cache_options *options)
 {
     struct mcp_price_cache *cache = MCP_NEW(arena, struct mcp_price_cache);
     cache->arena = arena;
     cache->question = question;
+    cache->num_fields = LINK_FIELDS + GROUPS * (size_t)(question->cluster->num_tiers - 1);
+    cache->sums_only = options->sums_only;
+    cache->shapes = options->beside != NULL ? options->beside->shapes : mcp_shapes_new(arena);
     struct table *tables[2] = {&cache->layers, &cache->steps};
     for (int i = 0; i < 2; i++) {
         tables[i]->capacity = 256;
@@ -45,97 +55,111 @@ struct mcp_price_cache *mcp_price_cache_new(struct mcp_arena *arena,
     return cache;
 }
 
-static size_t hash(const struct key *key)
+static uint64_t hash(const struct mcp_price_cache *cache, const struct mcp_price_key *key)
 {
     uint64_t h = 1469598103934665603u;
-    for (size_t i = 0; i < MAX_FIELDS; i++)
+    for (size_t i = 0; i < cache->num_fields; i++)
         h = (h ^ (uint64_t)(unsigned)key->fields[i]) * 1099511628211u;
-    return (size_t)(h ^ h >> 29);
+    return h ^ h >> 29;
 }
 
-static struct slot *find(struct table *table, const struct key *key)
+/* The slot of the key, or a free one for it. */
+static struct slot *find(const struct table *table, uint64_t hash, const struct mcp_price_key *key)
 {
-    size_t i = hash(key) & (table->capacity - 1);
-    while (table->slots[i].used && memcmp(&table->slots[i].key, key, sizeof *key) != 0)
+    size_t i = (size_t)hash & (table->capacity - 1);
+    while (table->slots[i].entry != NULL &&
+           (table->slots[i].hash != hash ||
+            memcmp(&table->slots[i].entry->key, key, sizeof *key) != 0))
         i = (i + 1) & (table->capacity - 1);
     return &table->slots[i];
 }
 
-static struct slot *insert(struct mcp_arena *arena, struct table *table, const struct key *key)
+static void grow(struct mcp_arena *arena, struct table *table)
 {
-    if (2 * (table->count + 1) > table->capacity) {
-        struct table old = *table;
-        table->capacity *= 2;
-        table->slots = MCP_ARRAY(arena, table->capacity, struct slot);
-        for (size_t i = 0; i < old.capacity; i++)
-            if (old.slots[i].used)
-                *find(table, &old.slots[i].key) = old.slots[i];
-    }
-    struct slot *slot = find(table, key);
-    slot->used = true;
-    slot->key = *key;
+    struct table old = *table;
+    table->capacity *= 2;
+    table->slots = MCP_ARRAY(arena, table->capacity, struct slot);
+    for (size_t i = 0; i < old.capacity; i++)
+        if (old.slots[i].entry != NULL)
+            *find(table, old.slots[i].hash, &old.slots[i].entry->key) = old.slots[i];
+}
+
+static void insert(struct mcp_arena *arena, struct table *table, uint64_t hash,
+                   const struct mcp_price_key *key, const void *value)
+{
+    struct entry *entry = MCP_NEW(arena, struct entry);
+    if (2 * (table->count + 1) > table->capacity)
+        grow(arena, table);
+    *entry = (struct entry){*key, value};
+    *find(table, hash, key) = (struct slot){hash, entry};
     table->count++;
-    return slot;
 }
 
 static const enum mcp_axis usual_order[4] = {MCP_TENSOR, MCP_CONTEXT, MCP_DATA, MCP_PIPELINE};
 
-/* How the groups inside a layer lie on the links: their members in a domain of
- * each tier but the last. */
-enum { GROUPS = 3, LINKS = GROUPS * (MCP_MAX_TIERS - 1) };
-static void write_links(const struct mcp_cluster *cluster, const struct mcp_plan *plan, int *links)
+/* How groups lie on the links: their members in a domain of each tier but the last. */
+static void write_links(const struct mcp_cluster *cluster, const struct mcp_plan *plan,
+                        const unsigned groups[GROUPS], int *links)
 {
-    static const enum mcp_axis groups[GROUPS] = {MCP_TENSOR, MCP_CONTEXT, MCP_EXPERT};
     for (int tier = 0; tier < cluster->num_tiers - 1; tier++)
         for (int g = 0; g < GROUPS; g++)
             *links++ = mcp_group_in_domain(plan, groups[g], cluster->tiers[tier].ranks);
 }
 
-/* In the usual order they lie alike whatever data and pipeline are: no need to say
- * how. Another order that makes no difference has the same key. */
+/* Inside a layer. In the usual order they lie alike whatever data and pipeline are: no need
+ * to say how. Another order that makes no difference has the same key. */
 static void add_links(const struct mcp_cluster *cluster, const struct mcp_plan *plan, int *fields)
 {
+    static const unsigned groups[GROUPS] = {MCP_TENSOR, MCP_CONTEXT, MCP_EXPERT};
     int usual_links[LINKS] = {0};
     struct mcp_plan usual = *plan;
     if (memcmp(plan->rank_order, usual_order, sizeof usual_order) == 0)
         return;
     memcpy(usual.rank_order, usual_order, sizeof usual_order);
-    write_links(cluster, &usual, usual_links);
-    write_links(cluster, plan, fields);
+    write_links(cluster, &usual, groups, usual_links);
+    write_links(cluster, plan, groups, fields);
     if (memcmp(fields, usual_links, sizeof usual_links) == 0)
         memset(fields, 0, sizeof usual_links);
 }
 
-enum { SHAPE_FIELDS = 15 };
-_Static_assert(SHAPE_FIELDS + LINKS <= RANK_MAP_FIELD && SHAPE_FIELDS + 7 <= RANK_MAP_FIELD,
-               "keys fit");
+/* Once a step: those that gather, reduce and agree. Ends have no experts, and the step itself
+ * asks all ranks. */
+static void add_step_links(const struct mcp_cluster *cluster, const struct mcp_plan *plan, int kind,
+                           int *fields)
+{
+    static const unsigned all = (unsigned)MCP_TENSOR | MCP_CONTEXT | MCP_DATA | MCP_PIPELINE;
+    const unsigned dense = kind == MCP_KIND_STEP ? all : (unsigned)MCP_DATA | MCP_CONTEXT;
+    const unsigned groups[GROUPS] = {dense, kind < 0 ? MCP_ENDS : MCP_EXPERT_DATA, MCP_TENSOR};
+    write_links(cluster, plan, groups, fields);
+}
 
 static int rank_map_of(const struct mcp_plan *plan)
 {
     return plan->rank_map != NULL ? (int)(plan->rank_map->id >> 1) : 0;
 }
 
-static struct key layer_key(const struct mcp_cluster *cluster, const struct mcp_plan *plan,
-                            const struct mcp_layer_spec *spec)
+static struct mcp_price_key layer_key(const struct mcp_cluster *cluster,
+                                      const struct mcp_plan *plan,
+                                      const struct mcp_layer_spec *spec)
 {
-    struct key key = {
+    struct mcp_price_key key = {
         {spec->kind, spec->mtp, (int)spec->recompute, spec->split_backward, plan->microbatch_size,
          plan->tensor_parallel, plan->context_parallel, plan->expert_parallel,
          plan->sequence_parallel, (int)plan->context_parallel_kind, mcp_plan_ends_meet(plan),
          plan->overlap.tensor, plan->overlap.expert, plan->overlap.context, spec->mirrored}};
-    add_links(cluster, plan, key.fields + SHAPE_FIELDS);
+    add_links(cluster, plan, key.fields + LINK_FIELDS);
     key.fields[RANK_MAP_FIELD] = rank_map_of(plan);
     return key;
 }
 
-static struct key step_key(const struct mcp_plan *plan, const struct mcp_layer_spec *spec)
+static struct mcp_price_key step_key(const struct mcp_cluster *cluster, const struct mcp_plan *plan,
+                                     const struct mcp_layer_spec *spec)
 {
-    struct key key = {{spec->kind, spec->mtp, spec->split_backward, plan->tensor_parallel,
-                       plan->context_parallel, plan->expert_parallel, plan->sequence_parallel,
-                       mcp_plan_ends_meet(plan), plan->data_parallel, plan->pipeline_parallel,
-                       plan->zero_stage}};
-    for (int i = 0; i < 4; i++)
-        key.fields[SHAPE_FIELDS + i] = (int)plan->rank_order[i];
+    struct mcp_price_key key = {{spec->kind, spec->mtp, spec->split_backward, plan->tensor_parallel,
+                                 plan->context_parallel, plan->expert_parallel,
+                                 plan->sequence_parallel, mcp_plan_ends_meet(plan),
+                                 plan->data_parallel, plan->pipeline_parallel, plan->zero_stage}};
+    add_step_links(cluster, plan, spec->kind, key.fields + LINK_FIELDS);
     key.fields[RANK_MAP_FIELD] = rank_map_of(plan);
     return key;
 }
@@ -229,25 +253,65 @@ static const struct mcp_layer_type *keep_type(struct mcp_arena *arena,
     return type;
 }
 
-static struct mcp_layer_price *price_layer(struct mcp_price_cache *cache,
-                                           const struct mcp_plan *plan,
-                                           const struct mcp_layer_spec *spec)
+static void take_memory(struct mcp_layer_price *price, const struct mcp_layer_price *same)
+{
+    price->type = same->type;
+    price->has_input = same->has_input;
+    price->dense_parameters = same->dense_parameters;
+    price->x_bytes = same->x_bytes;
+    price->kept_bytes = same->kept_bytes;
+    price->forward_bytes = same->forward_bytes;
+    price->backward_bytes = same->backward_bytes;
+    price->input_bytes = same->input_bytes;
+    price->weight_kept_bytes = same->weight_kept_bytes;
+    price->weight_bytes = same->weight_bytes;
+}
+
+/* What does not depend on links. */
+static void price_shape(struct mcp_price_cache *cache, const struct mcp_plan *plan,
+                        const struct mcp_layer_spec *spec, const struct mcp_layer_type *type,
+                        struct mcp_layer_price *price)
+{
+    price->has_input = type->blocks[MCP_BACKWARD_INPUT].num_ops > 0;
+    price->dense_parameters = spec->kind >= 0 ? mcp_layer_type_parameters(type, false) : 0;
+    price_memory(price, type, mcp_residual_bytes(cache->question, plan));
+    price->type = keep_type(cache->arena, type);
+}
+
+static void play_blocks(struct mcp_price_cache *cache, const struct mcp_pricing *pricing,
+                        const struct mcp_layer_shape *shape, struct mcp_layer_price *price)
+{
+    struct mcp_layer_costs costs, *kept = &costs;
+    int64_t *const times[MCP_PRICED_BLOCKS] = {&price->forward_ns, &price->backward_ns,
+                                               &price->recompute_ns, &price->input_ns,
+                                               &price->weight_ns};
+    if (!cache->sums_only)
+        price->costs = kept = MCP_NEW(cache->arena, struct mcp_layer_costs);
+    struct mcp_block_price *const prices[MCP_PRICED_BLOCKS] = {
+        &kept->forward, &kept->backward, &kept->recompute, &kept->input, &kept->weight};
+    for (int i = 0; i < MCP_PRICED_BLOCKS; i++) {
+        mcp_block_play(pricing, &shape->type.blocks[mcp_priced_blocks[i]], shape->local[i],
+                       prices[i]);
+        *times[i] = prices[i]->time_ns;
+    }
+}
+
+static const struct mcp_layer_price *price_layer(struct mcp_price_cache *cache,
+                                                 const struct mcp_plan *plan,
+                                                 const struct mcp_layer_spec *spec,
+                                                 const struct mcp_price_key *key)
 {
     struct mcp_layer_price *price = MCP_NEW(cache->arena, struct mcp_layer_price);
-    struct mcp_arena *workshop = mcp_arena_new();
-    struct mcp_layer_type type;
     const struct mcp_pricing pricing = {cache->question, plan};
-    mcp_layer_build(workshop, cache->question, plan, spec, &type);
-    mcp_block_price(&pricing, &type.blocks[MCP_FORWARD], &price->forward);
-    mcp_block_price(&pricing, &type.blocks[MCP_BACKWARD], &price->backward);
-    mcp_block_price(&pricing, &type.blocks[MCP_RECOMPUTE], &price->recompute);
-    mcp_block_price(&pricing, &type.blocks[MCP_BACKWARD_INPUT], &price->input);
-    mcp_block_price(&pricing, &type.blocks[MCP_BACKWARD_WEIGHT], &price->weight);
-    price->has_input = type.blocks[MCP_BACKWARD_INPUT].num_ops > 0;
-    price->dense_parameters = spec->kind >= 0 ? mcp_layer_type_parameters(&type, false) : 0;
-    price_memory(price, &type, mcp_residual_bytes(cache->question, plan));
-    price->type = keep_type(cache->arena, &type);
-    mcp_arena_free(workshop);
+    struct mcp_price_key anywhere = *key;
+    memset(anywhere.fields + RANK_MAP_FIELD, 0, (1 + LINKS) * sizeof *anywhere.fields);
+    struct mcp_layer_shape *shape = mcp_shape_of(cache->shapes, &pricing, spec, &anywhere);
+    play_blocks(cache, &pricing, shape, price);
+    if (shape->price != NULL)
+        take_memory(price, shape->price);
+    else
+        price_shape(cache, plan, spec, &shape->type, price);
+    shape->price = price;
     return price;
 }
 
@@ -255,14 +319,19 @@ const struct mcp_layer_price *mcp_layer_price(struct mcp_price_cache *cache,
                                               const struct mcp_plan *plan,
                                               const struct mcp_layer_spec *spec)
 {
-    struct key key = layer_key(cache->question->cluster, plan, spec);
-    struct slot *slot = find(&cache->layers, &key);
-    if (!slot->used) {
-        struct mcp_layer_price *price = price_layer(cache, plan, spec);
-        slot = insert(cache->arena, &cache->layers, &key);
-        slot->value = price;
-    }
-    return slot->value;
+    const struct mcp_price_key key = layer_key(cache->question->cluster, plan, spec);
+    uint64_t at = hash(cache, &key);
+    struct slot *slot = find(&cache->layers, at, &key);
+    if (slot->entry != NULL)
+        return (const struct mcp_layer_price *)slot->entry->value;
+    const struct mcp_layer_price *price = price_layer(cache, plan, spec, &key);
+    insert(cache->arena, &cache->layers, at, &key, price);
+    return price;
+}
+
+void mcp_price_cache_rest(struct mcp_price_cache *cache)
+{
+    mcp_shapes_forget(cache->shapes);
 }
 
 static int64_t layer_bytes(const struct mcp_layer_type *type, int dense_index)
@@ -291,15 +360,19 @@ static void add_price(struct mcp_block_price *sum, const struct mcp_block_price 
     }
 }
 
-static void price_update(const struct mcp_pricing *pricing, const struct mcp_layer_type *type,
-                         struct mcp_layer_step_price *price)
+static void price_update(struct mcp_price_cache *cache, const struct mcp_pricing *pricing,
+                         const struct mcp_layer_type *type, struct mcp_layer_step_price *price)
 {
+    struct mcp_block_price sum = {0}, *kept = &sum;
+    if (!cache->sums_only)
+        price->update = kept = MCP_NEW(cache->arena, struct mcp_block_price);
     static const enum mcp_block_role roles[] = {MCP_PROLOGUE, MCP_EPILOGUE, MCP_OPTIMIZER};
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
         struct mcp_block_price part;
         mcp_block_price(pricing, &type->blocks[roles[i]], &part);
-        add_price(&price->update, &part);
+        add_price(kept, &part);
     }
+    price->update_ns = kept->time_ns;
 }
 
 /* What belongs to no layer has no weights: its blocks alone. */
@@ -310,7 +383,7 @@ static void price_agreement(struct mcp_price_cache *cache, const struct mcp_plan
     struct mcp_layer_type type;
     const struct mcp_pricing pricing = {cache->question, plan};
     mcp_layer_build(workshop, cache->question, plan, spec, &type);
-    price_update(&pricing, &type, price);
+    price_update(cache, &pricing, &type, price);
     mcp_arena_free(workshop);
 }
 
@@ -329,9 +402,12 @@ static struct mcp_layer_step_price *price_step(struct mcp_price_cache *cache,
     int zero = plan->zero_stage;
     struct mcp_arena *workshop = mcp_arena_new();
     mcp_layer_data_build(workshop, cache->question, plan, spec, &type);
-    mcp_block_price(&pricing, &type.blocks[MCP_GATHER], &price->gather);
-    mcp_block_price(&pricing, &type.blocks[MCP_REDUCE], &price->reduce);
-    price_update(&pricing, &type, price);
+    struct mcp_block_price gather, reduce;
+    mcp_block_price(&pricing, &type.blocks[MCP_GATHER], &gather);
+    mcp_block_price(&pricing, &type.blocks[MCP_REDUCE], &reduce);
+    price->gather_ns = gather.time_ns;
+    price->reduce_ns = reduce.time_ns;
+    price_update(cache, &pricing, &type, price);
     int64_t weights = layer_bytes(&type, MCP_LAYER_WEIGHTS);
     int64_t gradients = layer_bytes(&type, MCP_LAYER_GRADIENTS);
     price->weights_bytes = zero < 3 ? weights : layer_bytes(&type, MCP_LAYER_WEIGHT_SHARD);
@@ -347,12 +423,12 @@ const struct mcp_layer_step_price *mcp_layer_step_price(struct mcp_price_cache *
                                                         const struct mcp_plan *plan,
                                                         const struct mcp_layer_spec *spec)
 {
-    struct key key = step_key(plan, spec);
-    struct slot *slot = find(&cache->steps, &key);
-    if (!slot->used) {
-        struct mcp_layer_step_price *price = price_step(cache, plan, spec);
-        slot = insert(cache->arena, &cache->steps, &key);
-        slot->value = price;
-    }
-    return slot->value;
+    const struct mcp_price_key key = step_key(cache->question->cluster, plan, spec);
+    uint64_t at = hash(cache, &key);
+    struct slot *slot = find(&cache->steps, at, &key);
+    if (slot->entry != NULL)
+        return (const struct mcp_layer_step_price *)slot->entry->value;
+    const struct mcp_layer_step_price *price = price_step(cache, plan, spec);
+    insert(cache->arena, &cache->steps, at, &key, price);
+    return price;
 }

@@ -111,6 +111,7 @@ double mcp_op_exposed_frac(const struct mcp_pricing *pricing, const struct mcp_o
 
 /* Playing a block: one clock a stream; a host op stops issue until it is done. */
 struct player {
+    const struct mcp_local_op *local;
     int64_t clock[MCP_NUM_STREAMS];
     int64_t end[MCP_MAX_BLOCK_OPS]; /* of each op */
     int64_t issue;
@@ -125,20 +126,34 @@ static void idle(struct player *p, int64_t until, enum mcp_cost cost)
         p->out->cost_s[cost] += (double)gap * 1e-9;
 }
 
-static int64_t duration_of(const struct mcp_pricing *pricing, const struct mcp_op *op,
-                           struct mcp_block_price *out)
+void mcp_block_local(const struct mcp_pricing *pricing, const struct mcp_block *block,
+                     struct mcp_local_op *out)
 {
-    double seconds = mcp_op_seconds(pricing, op);
+    for (int i = 0; i < block->num_ops; i++) {
+        const struct mcp_op *op = &block->ops[i];
+        out[i] = (struct mcp_local_op){.flops = mcp_op_flops(op),
+                                       .launches = mcp_op_launches(pricing, op)};
+        if (mcp_op_is_transfer(op))
+            continue;
+        double start_s = mcp_op_start_seconds(pricing, op);
+        out[i].whole_ns = mcp_to_ns(mcp_compute_seconds(pricing, op) + start_s);
+        int64_t start_ns = mcp_to_ns(start_s);
+        out[i].start_ns = start_ns < out[i].whole_ns ? start_ns : out[i].whole_ns;
+    }
+}
+
+static int64_t duration_of(const struct mcp_pricing *pricing, const struct mcp_op *op,
+                           const struct mcp_local_op *local, struct mcp_block_price *out)
+{
     enum mcp_cost cost = mcp_op_cost(op);
     if (mcp_op_is_transfer(op)) {
+        double seconds = mcp_transfer_seconds(pricing, op);
         out->comm_s[cost] += seconds;
         return mcp_to_ns(seconds * mcp_op_exposed_frac(pricing, op));
     }
-    int64_t whole = mcp_to_ns(seconds), start = mcp_to_ns(mcp_op_start_seconds(pricing, op));
-    start = start < whole ? start : whole;
-    out->cost_s[MCP_COST_LAUNCH] += (double)start * 1e-9;
-    out->cost_s[cost] += (double)(whole - start) * 1e-9;
-    return whole;
+    out->cost_s[MCP_COST_LAUNCH] += (double)local->start_ns * 1e-9;
+    out->cost_s[cost] += (double)(local->whole_ns - local->start_ns) * 1e-9;
+    return local->whole_ns;
 }
 
 bool mcp_op_stops_compute(const struct mcp_op *op)
@@ -165,7 +180,7 @@ static void play_op(struct player *p, const struct mcp_pricing *pricing,
         start = p->clock[MCP_STREAM_COMPUTE];
     if (op->stream == MCP_STREAM_COMPUTE)
         idle(p, start, awaited);
-    p->end[i] = p->clock[op->stream] = start + duration_of(pricing, op, p->out);
+    p->end[i] = p->clock[op->stream] = start + duration_of(pricing, op, &p->local[i], p->out);
     if (stops) {
         idle(p, p->end[i], mcp_op_cost(op));
         p->clock[MCP_STREAM_COMPUTE] = p->end[i];
@@ -192,13 +207,25 @@ static int64_t join(struct player *p)
 void mcp_block_price(const struct mcp_pricing *pricing, const struct mcp_block *block,
                      struct mcp_block_price *out)
 {
-    struct player player = {.out = out};
+    struct mcp_local_op local[MCP_MAX_BLOCK_OPS];
     assert(block->num_ops <= MCP_MAX_BLOCK_OPS);
+    mcp_block_local(pricing, block, local);
+    mcp_block_play(pricing, block, local, out);
+}
+
+void mcp_block_play(const struct mcp_pricing *pricing, const struct mcp_block *block,
+                    const struct mcp_local_op *local, struct mcp_block_price *out)
+{
+    struct player player;
     memset(out, 0, sizeof *out);
+    memset(player.clock, 0, sizeof player.clock);
+    player.issue = 0;
+    player.local = local;
+    player.out = out;
     for (int i = 0; i < block->num_ops; i++) {
         play_op(&player, pricing, block, i);
-        out->flops += mcp_op_flops(&block->ops[i]);
-        out->launches += mcp_op_launches(pricing, &block->ops[i]);
+        out->flops += local[i].flops;
+        out->launches += local[i].launches;
     }
     out->time_ns = join(&player);
     const struct mcp_stack *stack = pricing->question->stack;

@@ -20,6 +20,20 @@ int mcp_op_launches(const struct mcp_pricing *pricing, const struct mcp_op *op);
 /* Seconds of a transfer between ranks. Sends are priced at their slowest boundary. */
 double mcp_transfer_seconds(const struct mcp_pricing *pricing, const struct mcp_op *op);
 
+/* A block's ops as they are wherever ranks lie: of those that are no transfers nanoseconds, and
+ * how many of them a kernel takes to start. */
+struct mcp_local_op {
+    int64_t whole_ns, start_ns;
+    double flops;
+    int launches;
+};
+/* out: [block->num_ops]. */
+void mcp_block_local(const struct mcp_pricing *pricing, const struct mcp_block *block,
+                     struct mcp_local_op *out);
+/* mcp_block_price() where these are known. */
+void mcp_block_play(const struct mcp_pricing *pricing, const struct mcp_block *block,
+                    const struct mcp_local_op *local, struct mcp_block_price *out);
+
 /* The kind of time an op's seconds are. */
 enum mcp_cost mcp_op_cost(const struct mcp_op *op);
 /* How much of tensor and expert transfers a stack hides is measured as a share of them; what

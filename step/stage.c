@@ -133,13 +133,11 @@ static void add_costs(double *sum, const double *cost, double times)
 }
 
 /* A backward in two parts, and how it differs from a whole one. */
-static void add_parts(struct mcp_stage *sum, const struct layer_run *run)
+static void add_parts(struct mcp_stage *sum, const struct mcp_layer_costs *costs, int n)
 {
-    const struct mcp_layer_price *layer = run->layer;
-    int n = run->count;
-    const struct mcp_block_price *parts[2] = {&layer->input, &layer->weight};
-    add_costs(sum->whole.cost_s, layer->backward.cost_s, n);
-    add_costs(sum->whole.comm_s, layer->backward.comm_s, n);
+    const struct mcp_block_price *parts[2] = {&costs->input, &costs->weight};
+    add_costs(sum->whole.cost_s, costs->backward.cost_s, n);
+    add_costs(sum->whole.comm_s, costs->backward.comm_s, n);
     for (int i = 0; i < 2; i++) {
         add_costs(sum->cost_s, parts[i]->cost_s, n);
         add_costs(sum->comm_s, parts[i]->comm_s, n);
@@ -154,26 +152,38 @@ static void add_block(struct mcp_stage *sum, const struct mcp_block_price *price
     add_costs(sum->comm_s, price->comm_s, n);
 }
 
+/* What its seconds are spent on, where that was asked for. */
+static void add_spent(struct mcp_stage *sum, const struct layer_run *run, bool split)
+{
+    const struct mcp_layer_costs *costs = run->layer->costs;
+    int n = run->count;
+    if (costs == NULL)
+        return;
+    add_block(sum, &costs->forward, n);
+    if (split)
+        add_parts(sum, costs, n);
+    else
+        add_block(sum, &costs->backward, n);
+    add_block(sum, &costs->recompute, n);
+    sum->recompute_flops += n * costs->recompute.flops;
+    add_costs(sum->update_cost_s, run->step->update->cost_s, n);
+    add_costs(sum->update_comm_s, run->step->update->comm_s, n);
+}
+
+static int64_t backward_ns(const struct mcp_layer_price *layer, bool split)
+{
+    return layer->recompute_ns + (split ? layer->input_ns + layer->weight_ns : layer->backward_ns);
+}
+
 static void add_times(struct mcp_stage *sum, const struct layer_run *run, bool split)
 {
     const struct mcp_layer_price *layer = run->layer;
     int n = run->count;
-    add_block(sum, &layer->forward, n);
-    if (split)
-        add_parts(sum, run);
-    else
-        add_block(sum, &layer->backward, n);
-    add_block(sum, &layer->recompute, n);
-    sum->forward_ns += n * layer->forward.time_ns;
-    sum->backward_ns +=
-        n * (layer->recompute.time_ns +
-             (split ? layer->input.time_ns + layer->weight.time_ns : layer->backward.time_ns));
-    sum->recompute_flops += n * layer->recompute.flops;
-    sum->gather_ns += n * run->step->gather.time_ns;
-    sum->reduce_ns += n * run->step->reduce.time_ns;
-    sum->update_ns += n * run->step->update.time_ns;
-    add_costs(sum->update_cost_s, run->step->update.cost_s, n);
-    add_costs(sum->update_comm_s, run->step->update.comm_s, n);
+    sum->forward_ns += n * layer->forward_ns;
+    sum->backward_ns += n * backward_ns(layer, split);
+    sum->gather_ns += n * run->step->gather_ns;
+    sum->reduce_ns += n * run->step->reduce_ns;
+    sum->update_ns += n * run->step->update_ns;
 }
 
 /* Lives inside a chunk: forward builds frames up layer by layer, backward takes
@@ -293,10 +303,10 @@ static struct backward_parts sum_parts(const struct layer_run *runs, int num_run
     for (int i = 0; i < num_runs; i++) {
         const struct mcp_layer_price *layer = runs[i].layer;
         int n = runs[i].count;
-        sum.whole_ns += n * (layer->backward.time_ns + layer->recompute.time_ns);
-        sum.input_ns += n * (layer->input.time_ns + layer->recompute.time_ns);
-        sum.weight_ns += n * layer->weight.time_ns;
-        sum.input_gather_ns += layer->has_input ? n * runs[i].step->gather.time_ns : 0;
+        sum.whole_ns += n * (layer->backward_ns + layer->recompute_ns);
+        sum.input_ns += n * (layer->input_ns + layer->recompute_ns);
+        sum.weight_ns += n * layer->weight_ns;
+        sum.input_gather_ns += layer->has_input ? n * runs[i].step->gather_ns : 0;
     }
     return sum;
 }
@@ -357,6 +367,7 @@ void mcp_stage_price(struct mcp_pricer *pricer, const struct mcp_plan *plan, int
     out->x_bytes = mcp_residual_bytes(pricer->question, plan);
     for (int i = 0; i < num_runs; i++) {
         add_times(out, &runs[i], out->splits_backward);
+        add_spent(out, &runs[i], out->splits_backward);
         add_memory(out, &runs[i], i == num_runs - 1, k < stages - 1);
     }
     if (out->splits_backward)
@@ -368,10 +379,82 @@ void mcp_stage_price(struct mcp_pricer *pricer, const struct mcp_plan *plan, int
     const struct layer_run *top = &runs[num_runs - 1];
     bool awaits = k < stages - 1 && !mcp_plan_hands_over(plan, k);
     out->top = top->layer->type;
-    out->lead_ns = awaits ? top->layer->recompute.time_ns : 0;
-    out->bottom_gather_ns = runs[0].step->gather.time_ns;
-    out->bottom_reduce_ns = runs[0].step->reduce.time_ns;
+    out->lead_ns = awaits ? top->layer->recompute_ns : 0;
+    out->bottom_gather_ns = runs[0].step->gather_ns;
+    out->bottom_reduce_ns = runs[0].step->reduce_ns;
     const struct backward_parts parts = sum_parts(runs, num_runs);
     price_slots(pricer->question, plan, k, &parts, out);
     mcp_arena_rewind(pricer->scratch, mark);
+}
+
+static void add_alone(const struct layer_run *run, bool split, struct mcp_layer_alone *sum)
+{
+    const struct mcp_layer_price *layer = run->layer;
+    const struct mcp_layer_step_price *step = run->step;
+    sum->forward_ns += layer->forward_ns;
+    sum->backward_ns += backward_ns(layer, split);
+    sum->gather_ns += step->gather_ns;
+    sum->reduce_ns += step->reduce_ns;
+    sum->update_ns += step->update_ns;
+    sum->weights_bytes += step->weights_bytes;
+    sum->gradients_bytes += step->gradients_bytes;
+    sum->optimizer_bytes += step->optimizer_bytes;
+}
+
+void mcp_layer_alone_price(struct mcp_pricer *pricer, const struct mcp_plan *plan, int k, int kind,
+                           enum mcp_recompute recompute, struct mcp_layer_alone *out)
+{
+    struct mcp_layer_spec spec = mcp_placed_spec(plan, k);
+    spec.kind = kind;
+    spec.recompute = recompute;
+    struct priced_pool *pool = mcp_stage_pool(pricer, plan, mcp_plan_rank_of(plan, k));
+    const struct layer_run run = look_up(pricer, pool, plan, &spec);
+    memset(out, 0, sizeof *out);
+    add_alone(&run, spec.split_backward, out);
+    out->lead_ns = mcp_plan_hands_over(plan, k) ? 0 : run.layer->recompute_ns;
+    out->gathered_bytes = run.step->gathered_bytes;
+    out->transient_bytes = run.step->transient_bytes;
+    out->kept_bytes = run.layer->kept_bytes;
+    out->backward_bytes = run.layer->backward_bytes + mcp_residual_bytes(pricer->question, plan);
+}
+
+/* Extended layers of an end, on virtual stage k; returns the type of the last. */
+static const struct mcp_layer_type *add_end(struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                                            int k, struct mcp_layer_alone *sum)
+{
+    const struct mcp_model *model = pricer->question->model;
+    const struct mcp_layer_spec placed = mcp_placed_spec(plan, k);
+    struct priced_pool *pool = mcp_stage_pool(pricer, plan, mcp_plan_rank_of(plan, k));
+    const struct mcp_chunk none = {0, 0, 0, NULL};
+    struct layer_run run = {0};
+    int first, count;
+    mcp_chunk_layers(model, plan->pipeline_parallel * plan->virtual_stages, k, &none, &first,
+                     &count);
+    for (int i = first; i < first + count; i++) {
+        struct mcp_layer_spec spec = {.kind = MCP_KIND_EMBEDDING};
+        if (i > 0)
+            spec = mcp_end_spec(model, i, MCP_RECOMPUTE_NONE);
+        spec.split_backward = placed.split_backward;
+        spec.mirrored = placed.mirrored;
+        run = look_up(pricer, pool, plan, &spec);
+        add_alone(&run, spec.split_backward, sum);
+    }
+    return run.layer->type;
+}
+
+void mcp_ends_alone_price(struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                          struct mcp_ends_alone *out)
+{
+    struct mcp_plan two = *plan;
+    if (plan->pipeline_parallel == 1)
+        two.virtual_stages = 2; /* so that each has a stage */
+    int last = two.pipeline_parallel * two.virtual_stages - 1;
+    memset(out, 0, sizeof *out);
+    const struct mcp_layer_type *tops[2] = {add_end(pricer, &two, 0, &out->ends[0]),
+                                            add_end(pricer, &two, last, &out->ends[1])};
+    if (plan->pipeline_parallel == 1 || plan->stage_pool != NULL)
+        return;
+    mcp_message_price(pricer->question, plan, tops[0], 0, true, &out->messages[0]);
+    mcp_message_price(pricer->question, plan, tops[1], mcp_plan_rank_of(plan, last), false,
+                      &out->messages[1]);
 }

@@ -56,6 +56,27 @@ struct mcp_rank_edges {
 void mcp_rank_edges(const struct mcp_question *question, const struct mcp_plan *plan, int rank,
                     const struct mcp_stage *const *chunks, struct mcp_rank_edges *out);
 
+/* What that says of one decoder layer on an inner stage, for bounds: its messages left out, and
+ * what its seconds are. */
+struct mcp_layer_alone {
+    int64_t forward_ns, backward_ns, lead_ns; /* compute of one microbatch; lead: of backward */
+    int64_t gather_ns, reduce_ns, update_ns;  /* one step */
+    int64_t weights_bytes, gradients_bytes, optimizer_bytes, gathered_bytes, transient_bytes;
+    int64_t kept_bytes, backward_bytes; /* struct mcp_chunk_memory */
+};
+void mcp_layer_alone_price(struct mcp_pricer *pricer, const struct mcp_plan *plan, int k, int kind,
+                           enum mcp_recompute recompute, struct mcp_layer_alone *out);
+
+/* The same of the embedding, and of MTP modules and head together, without their memory; and
+ * messages from the first stage to the second, from the last to the one before, where all
+ * stages lie in one pool: else, and where there is one stage, they take nothing. */
+struct mcp_ends_alone {
+    struct mcp_layer_alone ends[2];
+    struct mcp_slot_price messages[2];
+};
+void mcp_ends_alone_price(struct mcp_pricer *pricer, const struct mcp_plan *plan,
+                          struct mcp_ends_alone *out);
+
 /* The step's nanoseconds: as mcp_estimate()'s iteration_s. stages[p v] by virtual
  * stage; entries may be the same object. */
 int64_t mcp_stages_time_ns(struct mcp_pricer *pricer, const struct mcp_plan *plan,

@@ -39,7 +39,7 @@ static void open_bounds(struct mcp_arena *arena, const struct mcp_question *ques
     out->search.objective = MCP_OBJECTIVE_TIME;
     mcp_loose_bound(loose, plan, &out->family);
     mcp_loose_free(loose);
-    out->near = mcp_near_new(arena, question, plan->tensor_parallel);
+    out->near = mcp_near_new(arena, mcp_pricer_new(arena, question), plan->tensor_parallel);
 }
 
 /* The cluster with a pool of other GPUs and links behind it; stages in the one or the other. */

@@ -130,7 +130,8 @@ static void add_parts(const struct mcp_pricing *pricing, const struct mcp_block 
 static double slowest_stage_ms(struct mcp_arena *arena, const struct mcp_question *question,
                                const struct mcp_plan *plan)
 {
-    struct mcp_price_cache *cache = mcp_price_cache_new(arena, question);
+    struct mcp_price_cache *cache =
+        mcp_price_cache_new(arena, question, &(struct mcp_price_cache_options){false, NULL});
     double slowest = 0;
     for (int r = 0; r < plan->pipeline_parallel; r++) {
         int64_t ns = 0;
@@ -140,7 +141,7 @@ static double slowest_stage_ms(struct mcp_arena *arena, const struct mcp_questio
             for (int i = first; i < first + count; i++) {
                 struct mcp_layer_spec spec = mcp_layer_spec_at(question, plan, i);
                 const struct mcp_layer_price *price = mcp_layer_price(cache, plan, &spec);
-                ns += price->forward.time_ns + price->backward.time_ns + price->recompute.time_ns;
+                ns += price->forward_ns + price->backward_ns + price->recompute_ns;
             }
         }
         slowest = fmax(slowest, (double)ns * 1e-6);
