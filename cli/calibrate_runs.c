@@ -129,6 +129,9 @@ static const char *read_reason(struct mcp_context *ctx, enum mcp_train_backend b
     const char *sentence = sentence_of(ctx->arena, log.data, speaker);
     if (sentence == NULL)
         sentence = sentence_of(ctx->arena, log.data, "mcpplan: ");
+    const char *loader = strstr(log.data, "error while loading shared libraries: ");
+    if (sentence == NULL && loader != NULL)
+        sentence = mcp_strndup(ctx->arena, loader, strcspn(loader, "\n"));
     return sentence != NULL ? sentence : "it said nothing";
 }
 

@@ -12,6 +12,11 @@
 #include <unistd.h>
 
 #define MEMORY ", which is how memory that runs out ends a process"
+#define UNLOADED "error while loading shared libraries: "
+
+/* What a child ends with that could not be started; and one that the system's loader could not
+ * load, which then says UNLOADED and what is missing. */
+enum { NOT_STARTED = 126, NOT_LOADED = 127 };
 
 /* What was said of why the run ends. */
 struct last_words {
@@ -92,6 +97,8 @@ static void take_line(struct last_words *words, const char *line)
         return;
     if (speech != NULL && !mcp_starts_with(speech, "note: "))
         take_reason(words, speech);
+    else if (strstr(line, ": " UNLOADED) != NULL)
+        take_reason(words, line);
     else if (words->in_banner || line[0] == '[')
         keep(words, line);
     else if (!mcp_starts_with(line, "mpirun: Forwarding"))
@@ -124,7 +131,7 @@ static void become(const char *const *argv, const int *ends)
         close(ends[1]);
     }
     execvp(argv[0], (char *const *)(const void *)argv);
-    _exit(127);
+    _exit(NOT_STARTED);
 }
 
 /* `words` is NULL of a rank that has spoken for itself. */
@@ -144,10 +151,10 @@ static enum mcp_status how_it_ended(const char *program, int status, const struc
         return mcp_fail(err, MCP_RUN_FAILURE, "%s was ended by signal %d (%s)%s", program,
                         WTERMSIG(status), strsignal(WTERMSIG(status)),
                         WTERMSIG(status) == SIGKILL ? MEMORY : "");
-    if (code == 127)
+    if (code == NOT_STARTED)
         return mcp_fail(err, MCP_RUN_FAILURE, "cannot start %s: is it installed (make deps, make)?",
                         program);
-    if (words == NULL && !ours)
+    if (words == NULL && !ours && code != NOT_LOADED)
         return mcp_fail(err, why, "%s has failed; what it said is above", program);
     if (words == NULL) {
         err->text[0] = '\0';

@@ -34,10 +34,15 @@ static const char *new_folder(struct mcp_arena *arena)
     return folder;
 }
 
-static void put_script(struct mcp_arena *arena, const char *folder)
+static const char unloaded[] =
+    "#!/bin/sh\n"
+    "echo \"$0: error while loading shared libraries: libnccl.so.2: gone\" >&2\n"
+    "exit 127\n";
+
+static void put_script(struct mcp_arena *arena, const char *folder, const char *text)
 {
     const char *path = mcp_format(arena, "%s/mcpplan-exec-cuda", folder);
-    cr_assert(eq(int, (int)mcp_file_replace(path, script, strlen(script), NULL), MCP_OK));
+    cr_assert(eq(int, (int)mcp_file_replace(path, text, strlen(text), NULL), MCP_OK));
     cr_assert(eq(int, system(mcp_format(arena, "chmod +x %s", path)), 0));
 }
 
@@ -57,7 +62,7 @@ Test(train_cuda, ranks_are_told_how_to_meet)
 {
     struct mcp_arena *arena = mcp_arena_new();
     const char *folder = new_folder(arena);
-    put_script(arena, folder);
+    put_script(arena, folder, script);
     const char *command = mcp_format(
         arena,
         "cd %s && export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 && ./mcpplan plan --model "
@@ -78,6 +83,33 @@ Test(train_cuda, ranks_are_told_how_to_meet)
     const size_t meeting = strcspn(first, "-"); /* address, port and token */
     cr_expect(meeting > sizeof "127.0.0.1 " + 32, "%s", first);
     cr_expect(eq(int, strncmp(first, second, meeting), 0), "%s %s", first, second);
+    cr_expect(eq(int, system(mcp_format(arena, "rm -r %s", folder)), 0));
+    mcp_arena_free(arena);
+}
+
+/* The system's loader ends what lacks a library, and says which: one rank or two, and calibrate. */
+Test(train_cuda, a_missing_library_is_named)
+{
+    static const char want[] = "libnccl.so.2: gone\n";
+    struct mcp_arena *arena = mcp_arena_new();
+    const char *folder = new_folder(arena);
+    put_script(arena, folder, unloaded);
+    for (int run = 0; run < 3; run++) {
+        const char *command = mcp_format(
+            arena,
+            "cd %s && export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 && ./mcpplan plan --model "
+            "gpt2 --cluster dgx-h100 --gpus %d --global-batch-size 4 --sequence-length 32 "
+            "-o plan.json > out 2>&1; ./mcpplan data tokenize plan.json -o x > out; "
+            "./mcpplan %s > out 2> said",
+            folder, run == 1 ? 2 : 1,
+            run < 2 ? "train plan.json --backend cuda --data x --steps 3"
+                    : "calibrate --backend cuda --cluster dgx-h100:1 --ranks 1");
+        const int status = system(command);
+        const char *said = text_of(arena, folder, "said");
+        cr_expect(eq(int, WIFEXITED(status) ? WEXITSTATUS(status) : 128, MCP_RUN_FAILURE));
+        cr_expect(holds(said, want) && !holds(strstr(said, want) + strlen(want), "\n"), "%s", said);
+        cr_expect(not(holds(said, "cannot start")), "%s", said);
+    }
     cr_expect(eq(int, system(mcp_format(arena, "rm -r %s", folder)), 0));
     mcp_arena_free(arena);
 }
