@@ -142,8 +142,8 @@ static __global__ void add_blocks(const unsigned *counts, const block_numbers *n
 void mcp_cuda_histogram(mcp_cuda_array from, int64_t elements, double *out,
                         const mcp_cuda_queue *queue)
 {
-    const int64_t tiles = mcp_ceil(elements, tile);
-    const int blocks = tiles < 1 ? 1 : tiles < most_blocks ? static_cast<int>(tiles) : most_blocks;
+    const int64_t parts = mcp_ceil(elements, 4 * tile);
+    const int blocks = parts < 1 ? 1 : parts < most_blocks ? static_cast<int>(parts) : most_blocks;
     auto *counts = static_cast<unsigned *>(queue->scratch);
     auto *numbers = reinterpret_cast<block_numbers *>(counts + static_cast<int64_t>(most_blocks) *
                                                                    MCP_CUDA_BUCKETS);

@@ -29,7 +29,7 @@ static void check(const kit_array &from, const char *name)
     kit_compare(out.values(), want_of(from), {1e-12, 1e-12}, "%s of %d", name, (int)from.elements);
 }
 
-/* Tiles that are not whole, and several a block would have. */
+/* Tiles that are not whole, and several of a block. */
 TEST(histogram_random)
 {
     for (mcp_cuda_format format : kit_formats)
