@@ -65,14 +65,16 @@ static double step_s(const struct mcp_roofline_op *op)
     return op->launches * op->median_s;
 }
 
-/* Ties as they came: equal ops are one. */
+/* Ties by what tells ops apart, or the table would depend on how they are sorted. */
 static int by_step_time(const void *x, const void *y)
 {
     const struct mcp_roofline_op *a = x, *b = y;
     if (step_s(a) != step_s(b))
         return step_s(a) > step_s(b) ? -1 : 1;
     const int names = strcmp(a->sample.function, b->sample.function);
-    return names != 0 ? names : memcmp(a->sample.sizes, b->sample.sizes, sizeof a->sample.sizes);
+    const int dtypes = strcmp(a->sample.dtype, b->sample.dtype);
+    const int sizes = memcmp(a->sample.sizes, b->sample.sizes, sizeof a->sample.sizes);
+    return names != 0 ? names : dtypes != 0 ? dtypes : sizes;
 }
 
 void mcp_rooflines_sort(struct mcp_rooflines *rooflines)
@@ -112,11 +114,6 @@ double mcp_roofline_frac(const struct mcp_rooflines *rooflines, enum mcp_rooflin
         all_s += step_s(op);
     }
     return all_s > 0 ? least_s / all_s : (double)NAN;
-}
-
-double mcp_roofline_aim_frac(enum mcp_roofline_kind kind)
-{
-    return aims[kind].frac;
 }
 
 /* Of what an op does in a second; NaN: nothing is known. */

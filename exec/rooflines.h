@@ -55,8 +55,6 @@ double mcp_roofline_least_s(const struct mcp_rooflines *rooflines,
                             const struct mcp_roofline_op *op);
 /* Of all ops of the kind in a step: least time over median time; NaN: there are none. */
 double mcp_roofline_frac(const struct mcp_rooflines *rooflines, enum mcp_roofline_kind kind);
-/* What is aimed at. */
-double mcp_roofline_aim_frac(enum mcp_roofline_kind kind);
 
 /* A table, and the aims. */
 void mcp_rooflines_text(const struct mcp_rooflines *rooflines, struct mcp_text *out);

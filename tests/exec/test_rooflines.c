@@ -137,6 +137,31 @@ Test(rooflines, a_kind_is_weighed_by_the_time_of_its_ops)
     mcp_arena_free(arena);
 }
 
+/* Whoever came first. */
+Test(rooflines, ops_of_equal_times_have_one_order)
+{
+    static const struct mcp_op ops[] = {
+        {.function = MCP_FN_ZERO, .dtype = MCP_F32, .dims = {1000, 1, 5000}},
+        {.function = MCP_FN_ZERO, .dtype = MCP_BF16, .dims = {1000, 1, 5000}},
+        {.function = MCP_FN_ZERO, .dtype = MCP_F32, .dims = {2000, 1, 5000}},
+        {.function = MCP_FN_RESIDUAL_FORWARD, .dtype = MCP_F32, .dims = {100, 50}},
+    };
+    enum { OPS = sizeof ops / sizeof *ops };
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_rooflines turns[2] = {device(), device()};
+    const struct mcp_layer_type type = {.facts = {.heads = 1}};
+    for (int t = 0; t < 2; t++) {
+        for (int i = 0; i < OPS; i++)
+            mcp_rooflines_find(arena, &turns[t], &one_rank, &type, &ops[t == 0 ? i : OPS - 1 - i])
+                ->launches = 1;
+        cr_assert(eq(sz, turns[t].num_ops, OPS));
+        mcp_rooflines_sort(&turns[t]);
+    }
+    for (int i = 0; i < OPS; i++)
+        cr_expect(turns[0].ops[i].op == turns[1].ops[i].op, "place %d", i);
+    mcp_arena_free(arena);
+}
+
 Test(rooflines, the_table_says_which_aims_are_met)
 {
     static const char *const lines[] = {
