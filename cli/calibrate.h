@@ -28,7 +28,7 @@ struct mcp_calibrate {
     size_t times_capacity;
     /* results */
     struct mcp_calibration calibration;
-    double spread_frac; /* core/calibration.h: mcp_calibration_reduce() */
+    double spread_frac;       /* core/calibration.h: mcp_calibration_reduce() */
     double data_overlap_frac; /* NaN: no transfers between data ranks were measured */
 };
 

@@ -169,9 +169,9 @@ static double memory_rate(const struct mcp_calibration *calibration)
 
 /* Rates of what was not measured. Links between GPUs stay the cluster's: what goes over them is
  * in the samples. */
-static void fill_cluster(const struct mcp_calibration *calibration,
-                         const struct mcp_calibrate *calibrate, struct mcp_cluster *cluster)
+static void fill_cluster(const struct mcp_calibrate *calibrate, struct mcp_cluster *cluster)
 {
+    const struct mcp_calibration *calibration = &calibrate->calibration;
     const enum mcp_precision precision = calibrate->question->job->precision;
     const bool cpus = calibrate->backend == MCP_TRAIN_CPU;
     double products = best_rate(calibration, MCP_MATMUL), memory = memory_rate(calibration);
@@ -276,7 +276,7 @@ static enum mcp_status calibrate(struct mcp_context *ctx, const struct args *arg
     MCP_TRY(mcp_calibrate_run(ctx, c));
     mcp_calibration_reduce(ctx->arena, &c->times, &c->calibration, &c->spread_frac);
     c->data_overlap_frac = overlap_of(c);
-    fill_cluster(&c->calibration, c, &subject->cluster);
+    fill_cluster(c, &subject->cluster);
     fill_stack(ctx, c, args, &subject->stack);
     put_text(ctx, &text, subject, c);
     return mcp_output_result(

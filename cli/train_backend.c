@@ -44,8 +44,7 @@ enum mcp_status mcp_train_set_meeting(struct mcp_context *ctx,
 
 void mcp_train_set_restart(struct mcp_arena *arena, int restarts)
 {
-    if (restarts > 0)
-        setenv("MCP_RESTART", mcp_format(arena, "%d", restarts), 1);
+    setenv("MCP_RESTART", mcp_format(arena, "%d", restarts), 1);
 }
 
 void mcp_train_set_planned(const struct mcp_plan_file *file, struct mcp_run_options *run)

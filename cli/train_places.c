@@ -71,15 +71,13 @@ static void add_rank(const struct places *at, int rank, struct mcp_table *table,
 
 /* --- all of them --- */
 
-#define MESH                                                                                       \
-    {"rank", "", MCP_RIGHT}, {"tensor", "", MCP_RIGHT}, {"context", "", MCP_RIGHT},                \
-        {"data", "", MCP_RIGHT},                                                                   \
-    {                                                                                              \
-        "pipeline", "", MCP_RIGHT                                                                  \
-    }
-static const struct mcp_column core_columns[] = {MESH, {"cores", "", MCP_LEFT}};
+static const struct mcp_column core_columns[] = {
+    {"rank", "", MCP_RIGHT}, {"tensor", "", MCP_RIGHT},   {"context", "", MCP_RIGHT},
+    {"data", "", MCP_RIGHT}, {"pipeline", "", MCP_RIGHT}, {"cores", "", MCP_LEFT}};
 static const struct mcp_column device_columns[] = {
-    MESH, {"launched as", "", MCP_RIGHT}, {"node", "", MCP_RIGHT}, {"device", "", MCP_RIGHT}};
+    {"rank", "", MCP_RIGHT}, {"tensor", "", MCP_RIGHT},   {"context", "", MCP_RIGHT},
+    {"data", "", MCP_RIGHT}, {"pipeline", "", MCP_RIGHT}, {"launched as", "", MCP_RIGHT},
+    {"node", "", MCP_RIGHT}, {"device", "", MCP_RIGHT}};
 
 static enum mcp_status answer(const struct places *at, struct mcp_text *text,
                               struct mcp_json *object)
