@@ -241,7 +241,6 @@ Test(train, looks_before_it_starts)
     };
     struct place at = place_new();
     make_plans(&at);
-    place_must(&at, PLACE_PLAN "--pipeline-parallel 2 --dropout -o @/dropout.json");
     cr_assert(place_shell(&at,
                           "cd @; sed 's/\"vocab_size\": 260/\"vocab_size\": 200/' "
                           "pipeline.json > small.json; "
