@@ -4,7 +4,7 @@
  *
  * Who a rank is stands in the environment: torchrun's RANK, WORLD_SIZE, LOCAL_RANK and
  * LOCAL_WORLD_SIZE; Open MPI's OMPI_COMM_WORLD_*; PMI_RANK and PMI_SIZE; Slurm's SLURM_PROCID,
- * SLURM_NTASKS, SLURM_LOCALID: the first of these that is there. Where rank 0 is: MASTER_ADDR
+ * SLURM_STEP_NUM_TASKS, SLURM_LOCALID: the first of these that is there. Where rank 0 is: MASTER_ADDR
  * and MASTER_PORT; MCP_PORT is another port, where a launcher listens on that one itself.
  * MCP_TOKEN is the token, else the launcher's name of the run; how often a run has begun again
  * (MCP_RESTART, TORCHELASTIC_RESTART_COUNT, SLURM_RESTART_COUNT) belongs to it. One rank needs

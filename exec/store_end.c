@@ -100,18 +100,29 @@ static void tell_reason(const struct mcp_store *store, const struct verdict *own
                  own->reason);
 }
 
+static bool is_end_of(const struct mcp_store *store, int lost, const char *sentence)
+{
+    return lost >= 0 && mcp_same(sentence, mcp_format(store->arena, "rank %d has ended",
+                                                      mcp_store_name(store, lost)));
+}
+
+/* What a rank waited for, or was told, where that is more than that a rank is gone; or "". */
+static const char *find_witness(const struct mcp_store *store, int lost)
+{
+    struct verdict witness = find_reason(store, MCP_STORE_WAITED);
+    if (witness.rank < 0)
+        witness = find_reason(store, MCP_STORE_TOLD);
+    return witness.rank < 0 || is_end_of(store, lost, witness.reason) ? "" : witness.reason;
+}
+
 /* Whoever has a reason of its own; else who is gone, or does not answer, and who waited. */
 static void judge(const struct mcp_store *store, struct mcp_error *err)
 {
     const struct verdict own = find_reason(store, MCP_STORE_OWN);
-    struct verdict witness = find_reason(store, MCP_STORE_WAITED);
-    if (witness.rank < 0)
-        witness = find_reason(store, MCP_STORE_TOLD);
-    const char *saw = witness.rank >= 0 ? witness.reason : "";
-    const char *link = witness.rank >= 0 ? "; " : "";
     int gone, silent;
     const int lost = first_in(store, MCP_PEER_LOST, &gone);
     const int mute = first_in(store, MCP_PEER_HERE, &silent);
+    const char *saw = find_witness(store, lost), *link = saw[0] != '\0' ? "; " : "";
     if (own.rank >= 0)
         tell_reason(store, &own, err);
     else if (lost >= 0 && gone > 1)

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -14,6 +15,8 @@
 
 /* What holds the port, or answers there, may be the end of a run before this one. */
 static const double patience_s = 3;
+/* What drops who comes, as firewalls do, is asked anew, of the next address too. */
+static const double try_s = 3;
 
 /* What a rank says first. */
 struct hello {
@@ -57,15 +60,29 @@ static enum mcp_status resolve(const struct mcp_store_place *place, struct addri
 
 /* --- the others --- */
 
-static int connect_to(const struct addrinfo *address)
+/* The system itself would wait for minutes. */
+static bool has_connected(int peer, double until_s)
+{
+    int reason = 0;
+    socklen_t length = sizeof reason;
+    return mcp_wire_wait(peer, POLLOUT, until_s) &&
+           getsockopt(peer, SOL_SOCKET, SO_ERROR, &reason, &length) == 0 && reason == 0;
+}
+
+static int connect_to(const struct addrinfo *address, double until_s)
 {
     const int yes = 1;
     int peer = socket(address->ai_family, SOCK_STREAM, 0);
     if (peer < 0)
         return -1;
+    const int flags = fcntl(peer, F_GETFL);
     setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    if (connect(peer, address->ai_addr, address->ai_addrlen) == 0)
+    fcntl(peer, F_SETFL, flags | O_NONBLOCK);
+    if (connect(peer, address->ai_addr, address->ai_addrlen) == 0 ||
+        (errno == EINPROGRESS && has_connected(peer, until_s))) {
+        fcntl(peer, F_SETFL, flags);
         return peer;
+    }
     close(peer);
     return -1;
 }
@@ -75,7 +92,7 @@ static bool reach(struct mcp_peer *peer, const struct addrinfo *found, double un
 {
     while (peer->socket < 0 && mcp_wire_now_s() < until_s) {
         for (const struct addrinfo *a = found; a != NULL && peer->socket < 0; a = a->ai_next)
-            peer->socket = connect_to(a);
+            peer->socket = connect_to(a, sooner(until_s, mcp_wire_now_s() + try_s));
         if (peer->socket < 0)
             pause_a_moment();
     }

@@ -19,7 +19,8 @@ static const struct launcher {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_ID"},
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", "SLURM_JOB_ID"},
+    /* of the step: a batch script has the job's tasks beside it, and is not one of them */
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_JOB_ID"},
 };
 
 static enum mcp_status read_number(const char *name, int least, int most, int *out,
@@ -50,22 +51,68 @@ static const struct launcher *find_launcher(void)
     return NULL;
 }
 
+/* A rank without a size may be one of many. A shell in a job of Slurm is none. */
+static enum mcp_status find_halves(struct mcp_error *err)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        const char *rank = getenv(launchers[i].rank);
+        if (rank != NULL && strcmp(launchers[i].rank, "SLURM_PROCID") != 0)
+            return mcp_fail(err, MCP_INVALID, "%s=%s is in the environment, and %s is not",
+                            launchers[i].rank, rank, launchers[i].size);
+    }
+    return MCP_OK;
+}
+
 /* Of a run that begins again, how often: its late ranks must not meet those of the next. */
-static void read_token(const struct launcher *launcher, struct mcp_store_place *out)
+static enum mcp_status read_token(const struct launcher *launcher, struct mcp_store_place *out,
+                                  struct mcp_error *err)
 {
     static const char *const restarts[] = {"MCP_RESTART", "TORCHELASTIC_RESTART_COUNT",
                                            "SLURM_RESTART_COUNT"};
     const char *token = getenv("MCP_TOKEN");
-    size_t length;
+    const char *name = token != NULL ? "MCP_TOKEN" : launcher->run;
     if (token == NULL)
         token = getenv(launcher->run);
-    snprintf(out->token, sizeof out->token, "%s", token == NULL ? "" : token);
+    size_t length =
+        (size_t)snprintf(out->token, sizeof out->token, "%s", token == NULL ? "" : token);
     for (size_t i = 0; i < sizeof restarts / sizeof *restarts; i++) {
         const char *count = getenv(restarts[i]);
-        length = strlen(out->token);
-        if (count != NULL && strcmp(count, "0") != 0)
-            snprintf(out->token + length, sizeof out->token - length, "/%s", count);
+        if (count != NULL && strcmp(count, "0") != 0 && length < sizeof out->token)
+            length +=
+                (size_t)snprintf(out->token + length, sizeof out->token - length, "/%s", count);
     }
+    if (length < sizeof out->token)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID,
+                    "%s in the environment, with how often the run has begun again, is a token of "
+                    "%zu letters, and may have %zu",
+                    name, length, sizeof out->token - 1);
+}
+
+static enum mcp_status read_address(struct mcp_store_place *out, struct mcp_error *err)
+{
+    const char *address = getenv("MASTER_ADDR");
+    if (address == NULL || address[0] == '\0')
+        return mcp_fail(err, MCP_INVALID,
+                        "MASTER_ADDR is not in the environment: where ranks find rank 0 of %d",
+                        out->size);
+    const size_t length = (size_t)snprintf(out->address, sizeof out->address, "%s", address);
+    if (length < sizeof out->address)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID,
+                    "MASTER_ADDR in the environment has %zu letters, and may have %zu", length,
+                    sizeof out->address - 1);
+}
+
+static enum mcp_status read_local(const struct launcher *launcher, struct mcp_store_place *out,
+                                  struct mcp_error *err)
+{
+    MCP_TRY(read_optional(launcher->local_rank, &out->local_rank, err));
+    MCP_TRY(read_optional(launcher->local_size, &out->local_size, err));
+    if (out->local_size == 0 || out->local_rank < out->local_size)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID, "%s=%d in the environment is not below %s=%d",
+                    launcher->local_rank, out->local_rank, launcher->local_size, out->local_size);
 }
 
 /* torchrun may hold MASTER_PORT for ranks of its own kind. */
@@ -82,22 +129,16 @@ static enum mcp_status read_port(struct mcp_store_place *out, struct mcp_error *
 enum mcp_status mcp_store_place_read(struct mcp_store_place *out, struct mcp_error *err)
 {
     const struct launcher *launcher = find_launcher();
-    const char *address = getenv("MASTER_ADDR");
     *out = (struct mcp_store_place){.size = 1, .local_rank = -1};
     if (launcher == NULL)
-        return MCP_OK;
+        return find_halves(err);
     MCP_TRY(read_number(launcher->size, 1, 1 << 20, &out->size, err));
     MCP_TRY(read_number(launcher->rank, 0, out->size - 1, &out->rank, err));
-    MCP_TRY(read_optional(launcher->local_rank, &out->local_rank, err));
-    MCP_TRY(read_optional(launcher->local_size, &out->local_size, err));
+    MCP_TRY(read_local(launcher, out, err));
     if (out->size == 1)
         return MCP_OK;
-    if (address == NULL || strlen(address) >= sizeof out->address)
-        return mcp_fail(err, MCP_INVALID,
-                        "MASTER_ADDR is not in the environment: where ranks find rank 0 of %d",
-                        out->size);
-    snprintf(out->address, sizeof out->address, "%s", address);
-    read_token(launcher, out);
+    MCP_TRY(read_address(out, err));
+    MCP_TRY(read_token(launcher, out, err));
     return read_port(out, err);
 }
 

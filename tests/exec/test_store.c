@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,11 +19,13 @@
 
 /* --- the environment --- */
 
+#define A64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
 struct case_place {
     char name[40];
     char environment[400]; /* NAME=value, separated by blanks */
     enum mcp_status status;
-    char says[64];
+    char says[80];
     int rank, size, local_rank, port;
     char token[32];
 };
@@ -44,9 +47,11 @@ ParameterizedTestParameters(store, place)
         {"MPICH", "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MASTER_ADDR=a MASTER_PORT=9", MCP_OK, "",
          1, 2, 1, 9, ""},
         {"Slurm",
-         "SLURM_PROCID=2 SLURM_NTASKS=3 SLURM_LOCALID=0 SLURM_JOB_ID=99 MASTER_ADDR=a "
+         "SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=3 SLURM_LOCALID=0 SLURM_JOB_ID=99 MASTER_ADDR=a "
          "MASTER_PORT=9",
          MCP_OK, "", 2, 3, 0, 9, "99"},
+        {"a batch script of Slurm", "SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_LOCALID=0", MCP_OK, "", 0,
+         1, -1, 0, ""},
         {"begun again",
          "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=9 MCP_TOKEN=secret MCP_RESTART=2 "
          "TORCHELASTIC_RESTART_COUNT=0",
@@ -55,6 +60,22 @@ ParameterizedTestParameters(store, place)
          0, ""},
         {"no number", "RANK=1 WORLD_SIZE=2x", MCP_INVALID, "WORLD_SIZE=2x", 0, 0, 0, 0, ""},
         {"no address", "RANK=1 WORLD_SIZE=2", MCP_INVALID, "MASTER_ADDR is not", 0, 0, 0, 0, ""},
+        {"an empty address", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=", MCP_INVALID, "MASTER_ADDR is not",
+         0, 0, 0, 0, ""},
+        {"an address too long", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=" A64 A64 A64 A64, MCP_INVALID,
+         "MASTER_ADDR in the environment has 256 letters, and may have 255", 0, 0, 0, 0, ""},
+        {"a token too long",
+         "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=9 MCP_RESTART=10 TORCHELASTIC_RUN_ID=" A64
+             A64,
+         MCP_INVALID, "TORCHELASTIC_RUN_ID in the environment, with how often", 0, 0, 0, 0, ""},
+        {"a token too long by its restart",
+         "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=9 MCP_RESTART=" A64 " MCP_TOKEN=" A64,
+         MCP_INVALID, "is a token of 129 letters, and may have 127", 0, 0, 0, 0, ""},
+        {"a rank without a size", "RANK=1", MCP_INVALID,
+         "RANK=1 is in the environment, and WORLD_SIZE is not", 0, 0, 0, 0, ""},
+        {"a number of no rank of the machine",
+         "RANK=0 WORLD_SIZE=1 LOCAL_RANK=7 LOCAL_WORLD_SIZE=3", MCP_INVALID,
+         "LOCAL_RANK=7 in the environment is not below LOCAL_WORLD_SIZE=3", 0, 0, 0, 0, ""},
         {"no port", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a", MCP_INVALID, "MASTER_PORT is not", 0, 0, 0,
          0, ""},
         {"a port too high", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65535", MCP_INVALID,
@@ -299,6 +320,13 @@ ParameterizedTestParameters(store, end)
          {"rank 0 was told", "rank 1 waited"},
          0,
          "rank 1 waited"},
+        {"that one is lost is not said twice",
+         3,
+         {MCP_RUN_FAILURE, MCP_RUN_FAILURE, -1},
+         {MCP_STORE_TOLD, MCP_STORE_TOLD, 0},
+         {"rank 2 has ended", "rank 2 has ended", ""},
+         0,
+         "rank 2 has ended"},
         {"rank 0 is lost",
          2,
          {-1, MCP_RUN_FAILURE},
@@ -338,6 +366,32 @@ Test(store, nobody_at_the_address)
     run_rank(&ranks[1]);
     cr_expect(ne(ptr, strstr(ranks[1].err.text, "cannot reach rank 0 at 127.0.0.1"), NULL), "%s",
               ranks[1].err.text);
+}
+
+/* What drops who comes, as firewalls do, holds nobody past the limit. */
+Test(store, nothing_answers_at_the_address, .timeout = 60)
+{
+    static struct rank rank;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    const int port = free_port(), listening = socket(AF_INET, SOCK_STREAM, 0);
+    int waiting[4]; /* more than are let wait: who comes after them is dropped */
+    address.sin_port = htons((uint16_t)port);
+    cr_assert(bind(listening, (const struct sockaddr *)&address, sizeof address) == 0);
+    cr_assert(listen(listening, 0) == 0);
+    for (size_t i = 0; i < sizeof waiting / sizeof *waiting; i++) {
+        waiting[i] = socket(AF_INET, SOCK_STREAM, 0);
+        cr_assert(fcntl(waiting[i], F_SETFL, O_NONBLOCK) == 0);
+        connect(waiting[i], (const struct sockaddr *)&address, sizeof address);
+    }
+    rank.place =
+        (struct mcp_store_place){.rank = 1, .size = 2, .port = port, .address = "127.0.0.1"};
+    rank.timeout_s = 0.3;
+    run_rank(&rank);
+    cr_expect(ne(ptr, strstr(rank.err.text, "cannot reach rank 0 at 127.0.0.1"), NULL), "%s",
+              rank.err.text);
+    for (size_t i = 0; i < sizeof waiting / sizeof *waiting; i++)
+        close(waiting[i]);
+    close(listening);
 }
 
 Test(store, tokens_are_never_the_same)
