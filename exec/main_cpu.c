@@ -122,8 +122,9 @@ static enum mcp_status run_rank(struct mcp_arena *arena, struct mcp_cpu_world *w
 
 int main(int argc, char **argv)
 {
-    if (mcp_tell_about(NAME, "", argc, argv))
-        return MCP_OK;
+    int code;
+    if (mcp_tell_about(NAME, "", argc, argv, &code))
+        return code;
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_cpu_world *world = NULL;
     struct mcp_run_options options = mcp_run_options_default();

@@ -254,8 +254,10 @@ static void set_environment(void)
 
 int main(int argc, char **argv)
 {
-    if (mcp_tell_about(name, "\n--rooflines first measures ops instead: docs/GPU.md\n", argc, argv))
-        return MCP_OK;
+    int code;
+    if (mcp_tell_about(name, "\n--rooflines first measures ops instead: --rooflines --help\n", argc,
+                       argv, &code))
+        return code;
     set_environment();
     if (argc > 1 && mcp_same(argv[1], "--rooflines"))
         return mcp_main_rooflines(argc, argv);

@@ -6,7 +6,7 @@
 #include "exec/cuda_backend.h"
 #include "exec/cuda_rooflines.h"
 #include "exec/cuda_runtime.h"
-#include "exec/run.h"
+#include "exec/main_shared.h"
 
 #include <stdio.h>
 
@@ -17,6 +17,17 @@ struct settings {
 };
 
 /* --- options --- */
+
+static const char usage[] =
+    "usage: mcpplan-exec-cuda --rooflines --program FILE [options]\n\n"
+    "Times each op of a step program of one rank alone on this GPU, beside a large product and a\n"
+    "large copy: docs/GPU.md. FILE is what mcpplan plan --gpus 1 --dump-program wrote.\n\n"
+    "  --program FILE\n"
+    "  --output FILE      the table as JSON too\n"
+    "  --repeats N        launches of an op that are timed (20)\n"
+    "  --product-size N   rows, columns and depth of the large product (8192)\n"
+    "  --copy-bytes N     of the large copy (512 MiB)\n"
+    "  --flush-bytes N    of other memory, read before each op (256 MiB)\n";
 
 /* A number from 1 on, into what takes no more than `most`. */
 static enum mcp_status read_count(const char *name, const char *text, int64_t most, int64_t *out,
@@ -100,8 +111,7 @@ static enum mcp_status put(struct mcp_arena *arena, const struct mcp_rooflines *
 {
     struct mcp_text text = mcp_text_new(arena);
     mcp_rooflines_text(rooflines, &text);
-    if (fputs(text.data, stdout) < 0 || fflush(stdout) != 0)
-        return mcp_fail(err, MCP_IO, "standard output cannot be written");
+    MCP_TRY(mcp_tell(text.data, err));
     return output == NULL ? MCP_OK
                           : mcp_json_write(output, mcp_rooflines_json(arena, rooflines), err);
 }
@@ -114,6 +124,8 @@ static enum mcp_status measure(struct mcp_arena *arena, int argc, char **argv,
     struct mcp_rooflines rooflines = {.device = NULL};
     struct mcp_program program;
     struct mcp_backend *backend;
+    if (argc > 2 && (mcp_same(argv[2], "--help") || mcp_same(argv[2], "-h")))
+        return mcp_tell(usage, err);
     MCP_TRY(parse(argc, argv, &settings, err));
     if (settings.output != NULL)
         MCP_TRY(mcp_file_check_place(arena, settings.output, err));

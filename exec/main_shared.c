@@ -3,8 +3,10 @@
 
 #include "core/version.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,29 +69,43 @@ struct mcp_run_observer mcp_teller_observer(struct mcp_teller *teller)
     return (struct mcp_run_observer){tell_step, tell_note, asks_to_stop, wall_clock, teller};
 }
 
-static void tell_usage(const char *program, const char *more)
+static void add_usage(struct mcp_text *text, const char *program, const char *more)
 {
-    struct mcp_arena *arena = mcp_arena_new();
-    struct mcp_text options = mcp_text_new(arena);
-    mcp_run_options_list(&options);
-    printf("usage: %s --program FILE --data FILE [options]\n\n"
-           "One rank of a training run. mcpplan train starts as many as its plan has; so may\n"
-           "anybody's launcher, each with the same words. FILE is a step program that\n"
-           "mcpplan plan --dump-program wrote. What options mean: mcpplan train --help.\n\n%s%s",
-           program, options.data, more);
-    mcp_arena_free(arena);
+    mcp_text_add(
+        text,
+        "usage: %s --program FILE --data FILE [options]\n\n"
+        "One rank of a training run. mcpplan train starts as many as its plan has; so may\n"
+        "anybody's launcher, each with the same words. FILE is a step program that\n"
+        "mcpplan plan --dump-program wrote. What options mean: mcpplan train --help.\n\n",
+        program);
+    mcp_run_options_list(text);
+    mcp_text_add(text, "%s", more);
 }
 
-bool mcp_tell_about(const char *program, const char *more, int argc, char **argv)
+enum mcp_status mcp_tell(const char *text, struct mcp_error *err)
+{
+    if (fputs(text, stdout) >= 0 && fflush(stdout) == 0)
+        return MCP_OK;
+    return mcp_fail(err, MCP_IO, "cannot write to standard output: %s", strerror(errno));
+}
+
+bool mcp_tell_about(const char *program, const char *more, int argc, char **argv, int *code)
 {
     const char *word = argc > 1 ? argv[1] : "";
     const bool helps = mcp_same(word, "--help") || mcp_same(word, "-h");
-    if (helps)
-        tell_usage(program, more);
-    else if (mcp_same(word, "--version"))
-        printf("%s %s\n", program, MCP_VERSION);
-    else
+    struct mcp_error err;
+    if (!helps && !mcp_same(word, "--version"))
         return false;
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_text text = mcp_text_new(arena);
+    if (helps)
+        add_usage(&text, program, more);
+    else
+        mcp_text_add(&text, "%s %s\n", program, MCP_VERSION);
+    *code = (int)mcp_tell(text.data, &err);
+    if (*code != MCP_OK)
+        fprintf(stderr, "%s: %s\n", program, err.text);
+    mcp_arena_free(arena);
     return true;
 }
 

@@ -18,8 +18,11 @@ struct mcp_teller mcp_teller_of(const char *program, int rank, int world,
 struct mcp_run_observer mcp_teller_observer(struct mcp_teller *teller);
 
 /* Where the first word is --help or --version, answers on standard output; true: that is all
- * there was to do. `more` is what the program can do beside training, lines of its own; or "". */
-bool mcp_tell_about(const char *program, const char *more, int argc, char **argv);
+ * there was to do, with exit status *code. `more` is what the program can do beside training,
+ * lines of its own; or "". */
+bool mcp_tell_about(const char *program, const char *more, int argc, char **argv, int *code);
+/* Text on standard output. MCP_IO where it cannot be written. */
+enum mcp_status mcp_tell(const char *text, struct mcp_error *err);
 
 /* Before any thread: SIGTERM and SIGUSR1 wait until they are asked for, between steps; a file
  * that may not grow is an error like a full disk. */

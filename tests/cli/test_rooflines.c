@@ -77,6 +77,20 @@ Test(rooflines_cuda, every_op_of_a_step_is_timed)
     place_leave(&at);
 }
 
+/* All that it may be told; the shell's loop stops where one is told that it does not exist. */
+Test(rooflines_cuda, its_options_are_listed)
+{
+    const struct place at = place_new();
+    cr_expect(eq(int,
+                 run(&at, "$e --rooflines --help > @/help && for o in $(sed -n 's/^  \\(--[a-z-]*\\) "
+                          ".*/\\1/p' @/help); do $e --rooflines $o '' 2>&1 | grep 'no option' && "
+                          "exit 9; done; grep -c '^  --' @/help"),
+                 0),
+              "%s", place_content(&at, "said"));
+    cr_expect(eq(str, (char *)(void *)(uintptr_t)place_content(&at, "out"), "6\n"));
+    place_leave(&at);
+}
+
 struct fault_case {
     char name[40];
     char command[384];
@@ -94,6 +108,8 @@ ParameterizedTestParameters(rooflines_cuda, faults)
         {"a size that is none", "$e --rooflines --product-size 1e9 --program x", 2,
          "--product-size 1e9: not a number"},
         {"no such file", "$e --rooflines --program @/none", 3, "none"},
+        {"a full disk takes no help", "$e --rooflines --help > /dev/full", 3,
+         "cannot write to standard output"},
         {"nowhere to write", "$e --rooflines --program x --output @/none/x", 3, "none/x"},
         {"two ranks", PLAN "--gpus 2 && $e --rooflines --program @/step.json", 5,
          "the program is for 2 ranks: plan with --gpus 1"},
