@@ -57,6 +57,15 @@ static void set_environment(struct mcp_arena *arena, int threads)
     }
 }
 
+/* A shell's numbers of ranks without a launcher that has started them: exec/store.h would
+ * believe them before mpirun's. */
+static void forget_ranks(void)
+{
+    static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+    for (size_t i = 0; i < MCP_COUNT_OF(names); i++)
+        unsetenv(names[i]);
+}
+
 /* How ranks are started, once and again. */
 struct start {
     const struct mcp_train_args *args;
@@ -89,6 +98,8 @@ static enum mcp_status start_once(struct mcp_context *ctx, const struct start *s
 static bool starts_mpirun(struct mcp_context *ctx, int world)
 {
     const struct mcp_launcher launcher = mcp_launcher_find(ctx->arena);
+    if (!launcher.starts_ranks)
+        forget_ranks();
     if (world == 1)
         return false;
     if (launcher.sign != NULL && launcher.starts_ranks && launcher.is_first)

@@ -13,6 +13,7 @@
 static const char script[] =
     "#!/bin/sh\n"
     "echo \"$MASTER_ADDR $MASTER_PORT $MCP_TOKEN $*\" > ${0%/*}/rank$OMPI_COMM_WORLD_RANK\n"
+    "env | grep -e ^RANK= -e ^WORLD_SIZE= -e ^LOCAL_ > ${0%/*}/numbers\n"
     "[ $OMPI_COMM_WORLD_RANK = 0 ] || exit 0\n"
     "echo 'mcpplan-exec-cuda: note: one GPU is another' >&2\n"
     "echo 'mcpplan-exec-cuda: no CUDA device: too old a driver' >&2\n"
@@ -69,6 +70,7 @@ Test(train_cuda, ranks_are_told_how_to_meet)
         "gpt2 --cluster dgx-h100 --gpus 2 --global-batch-size 4 --sequence-length 32 "
         "--tensor-parallel 2 -o plan.json > out 2>&1; ./mcpplan data tokenize plan.json -o x > "
         "out; "
+        "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 " /* a shell's, and nobody's */
         "./mcpplan train plan.json --backend cuda --data x --steps 3 > out 2> said",
         folder);
     int status = system(command);
@@ -83,6 +85,7 @@ Test(train_cuda, ranks_are_told_how_to_meet)
     const size_t meeting = strcspn(first, "-"); /* address, port and token */
     cr_expect(meeting > sizeof "127.0.0.1 " + 32, "%s", first);
     cr_expect(eq(int, strncmp(first, second, meeting), 0), "%s %s", first, second);
+    cr_expect(eq(str, (char *)(void *)(uintptr_t)text_of(arena, folder, "numbers"), ""));
     cr_expect(eq(int, system(mcp_format(arena, "rm -r %s", folder)), 0));
     mcp_arena_free(arena);
 }
