@@ -320,7 +320,7 @@ enum mcp_status mcp_cmd_calibrate(struct mcp_context *ctx, int argc, char **argv
             "plan --cluster this --calibration FILE prices ops by it: those of a measured size "
             "as measured, others by the rates of their neighbours. A plan keeps the samples, so "
             "that sim and compare predict with them too. Processors are measured in fp32, unless "
-            "--backend cuda runs the steps on this machine's GPUs.",
+            "--backend cuda runs the steps on this machine's GPUs; none has been measured yet.",
         .min_operands = 0,
         .max_operands = 0,
         .options = options,

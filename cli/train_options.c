@@ -70,7 +70,7 @@ static struct mcp_option *add_running(struct mcp_train_args *args, struct mcp_op
     const struct mcp_option options[] = {
         {"How it runs", MCP_OPT_HEADING, NULL, NULL},
         {"backend", MCP_OPT_CHOICE, &args->backend,
-         "what computes: CPUs, or a GPU a rank (mcpplan-exec-cuda)"},
+         "what computes: CPUs, or a GPU a rank (mcpplan-exec-cuda, not run on a GPU yet)"},
         {"threads", MCP_OPT_COUNT, &args->threads, "of a rank; default: cores over ranks"},
         {"dry-run", MCP_OPT_FLAG, &args->dry_run,
          "say which rank would run on which cores, or device, and end"},
