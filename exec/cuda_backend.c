@@ -122,7 +122,8 @@ static enum mcp_status open_all(struct mcp_backend *b, const struct mcp_program 
     for (int i = 0; i <= MCP_INTERPRET_OTHERS; i++)
         if (setting.programs[i] != NULL)
             size_program(b, setting.programs[i], has_kernels);
-    MCP_TRY(mcp_cuda_streams_open(b->arena, b->world, options, &b->streams, err));
+    MCP_TRY(mcp_cuda_streams_open(b->arena, b->world, options->timed, options->ahead, &b->streams,
+                                  err));
     MCP_TRY(open_queues(b, has_kernels, err));
     MCP_TRY(open_ids(b, err));
     MCP_TRY(open_numbers(b, err));
@@ -397,19 +398,14 @@ static bool reached(struct mcp_backend *b, struct mcp_ticket ticket)
 static enum mcp_status empty_all(struct mcp_backend *b, struct mcp_error *err)
 {
     struct mcp_cuda_patience patience = mcp_cuda_patience_of(b->world);
-    bool moved = false, left = false, over = false;
+    bool left = false;
     b->new_step = true;
     MCP_TRY(check_copies(b, err));
     for (;;) {
-        MCP_TRY(mcp_cuda_look(&b->streams, &moved, err));
         MCP_TRY(mcp_cuda_messages_left(b->channels, &left, err));
         if (left && mcp_cuda_all_reached(&b->streams))
             return MCP_OK;
-        if (moved)
-            mcp_cuda_take_heart(&patience);
-        MCP_TRY(mcp_cuda_breathe(&patience, &over, err));
-        if (over)
-            return mcp_cuda_give_up(&b->streams, err);
+        MCP_TRY(mcp_cuda_wait_on(&b->streams, &patience, err));
     }
 }
 

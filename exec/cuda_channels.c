@@ -6,10 +6,10 @@
 #include "exec/cuda_wait.h"
 #include "exec/transfer.h"
 
-/* Blocks of threads that a call may take on the device. Each has a multiprocessor for itself as long
- * as it waits, and in every communicator it has buffers of some 10 MB for each rank that it hears
- * from. Four move as much as a network does, which is enough for a message that is waited for; and
- * one a few numbers. */
+/* Blocks of threads that a call may take on the device. Each has a multiprocessor for itself as
+ * long as it waits, and in every communicator it has buffers of some 10 MB for each rank that it
+ * hears from. Four move as much as a network does, which is enough for a message that is waited
+ * for; and one a few numbers. */
 enum { LINK_SETS = 3, MESSAGE_BLOCKS = 4, FEW_BYTES = 1 << 18 };
 
 /* --- groups --- */
@@ -169,12 +169,9 @@ static void size_room(struct mcp_cuda_channels *c, const struct mcp_program *pro
     c->room_bytes[op->stream] = mcp_max_int64(c->room_bytes[op->stream], bytes);
 }
 
-static enum mcp_status measure_block(struct mcp_cuda_channels *c, const struct mcp_program *program,
-                                     const struct mcp_layer_type *type, int role,
-                                     struct mcp_error *err)
+/* Before any group is opened, since its blocks depend on it. */
+static void measure_block(struct mcp_cuda_channels *c, const struct mcp_block *block)
 {
-    const struct mcp_block *block = &type->blocks[role];
-    (void)program, (void)err;
     for (int i = 0; i < block->num_ops; i++) {
         const struct mcp_op *op = &block->ops[i];
         if (!mcp_op_is_transfer(op) || op->group >= MCP_NUM_AXIS_SETS)
@@ -182,7 +179,13 @@ static enum mcp_status measure_block(struct mcp_cuda_channels *c, const struct m
         struct mcp_cuda_group *g = mcp_cuda_group_of(c, (enum mcp_stream)op->stream, op->group);
         g->longest_bytes = mcp_max_int64(g->longest_bytes, bytes_of(op));
     }
-    return MCP_OK;
+}
+
+static void measure_ops(struct mcp_cuda_channels *c, const struct mcp_program *program)
+{
+    for (int t = 0; t < program->num_types; t++)
+        for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++)
+            measure_block(c, &program->types[t].blocks[role]);
 }
 
 static enum mcp_status open_block(struct mcp_cuda_channels *c, const struct mcp_program *program,
@@ -197,15 +200,12 @@ static enum mcp_status open_block(struct mcp_cuda_channels *c, const struct mcp_
     return MCP_OK;
 }
 
-static enum mcp_status
-each_block(struct mcp_cuda_channels *c, const struct mcp_program *program,
-           enum mcp_status (*block)(struct mcp_cuda_channels *, const struct mcp_program *,
-                                    const struct mcp_layer_type *, int, struct mcp_error *),
-           struct mcp_error *err)
+static enum mcp_status open_ops(struct mcp_cuda_channels *c, const struct mcp_program *program,
+                                struct mcp_error *err)
 {
-    for (int t = 0; program != NULL && t < program->num_types; t++)
+    for (int t = 0; t < program->num_types; t++)
         for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++)
-            MCP_TRY(block(c, program, &program->types[t], role, err));
+            MCP_TRY(open_block(c, program, &program->types[t], role, err));
     return MCP_OK;
 }
 
@@ -290,11 +290,13 @@ enum mcp_status mcp_cuda_channels_open(struct mcp_arena *arena,
     MCP_TRY(mcp_cuda_new_stream(arena, true, &c->first_stream, err));
     MCP_TRY(mcp_cuda_new_memory(arena, 1, &c->first_message, err));
     for (int p = 0; p <= MCP_INTERPRET_OTHERS; p++)
-        MCP_TRY(each_block(c, setting->programs[p], measure_block, err));
-    for (int p = 0; p <= MCP_INTERPRET_OTHERS; p++) {
-        MCP_TRY(each_block(c, setting->programs[p], open_block, err));
         if (setting->programs[p] != NULL)
-            size_outboxes(c, setting->programs[p]);
+            measure_ops(c, setting->programs[p]);
+    for (int p = 0; p <= MCP_INTERPRET_OTHERS; p++) {
+        if (setting->programs[p] == NULL)
+            continue;
+        MCP_TRY(open_ops(c, setting->programs[p], err));
+        size_outboxes(c, setting->programs[p]);
     }
     return open_memory(c, err);
 }

@@ -2,19 +2,18 @@
 #include "exec/cuda_streams.h"
 
 #include "exec/cuda_runtime.h"
-#include "exec/cuda_wait.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST_CAPACITY = 64 };
+enum { FIRST_CAPACITY = 64, OP_TEXT = 160 };
 
 enum mcp_status mcp_cuda_streams_open(struct mcp_arena *arena, struct mcp_nccl_world *world,
-                                      const struct mcp_cuda_options *options,
-                                      struct mcp_cuda_streams *out, struct mcp_error *err)
+                                      bool timed, int ahead, struct mcp_cuda_streams *out,
+                                      struct mcp_error *err)
 {
-    *out = (struct mcp_cuda_streams){
-        .arena = arena, .world = world, .timed = options->timed, .ahead = options->ahead};
+    *out =
+        (struct mcp_cuda_streams){.arena = arena, .world = world, .timed = timed, .ahead = ahead};
     for (int s = 0; s < MCP_NUM_STREAMS; s++)
         MCP_TRY(mcp_cuda_new_stream(arena, s != MCP_STREAM_COMPUTE, &out->each[s].handle, err));
     return mcp_cuda_new_event(arena, true, &out->step_event, err);
@@ -199,24 +198,25 @@ static int find_kernel(struct mcp_cuda_streams *streams, const struct mcp_cuda_m
     return MCP_STREAM_COMPUTE;
 }
 
-static bool spell_op(struct mcp_cuda_streams *streams, bool kernel, char text[160])
+static bool spell_op(struct mcp_cuda_streams *streams, bool kernel, char text[static OP_TEXT])
 {
     const struct mcp_cuda_mark *mark = NULL;
     const int stream = kernel ? find_kernel(streams, &mark) : find_op(streams, &mark);
-    snprintf(text, 160, "what its device does");
+    snprintf(text, OP_TEXT, "what its device does");
     if (stream >= 0 && mark->microbatch < 0)
-        snprintf(text, 160, "%s on stream %s (layer %d)", mcp_functions[mark->function].name,
+        snprintf(text, OP_TEXT, "%s on stream %s (layer %d)", mcp_functions[mark->function].name,
                  mcp_stream_names[stream], mark->layer);
     else if (stream >= 0)
-        snprintf(text, 160, "%s on stream %s (layer %d, microbatch %d)",
+        snprintf(text, OP_TEXT, "%s on stream %s (layer %d, microbatch %d)",
                  mcp_functions[mark->function].name, mcp_stream_names[stream], mark->layer,
                  mark->microbatch);
     return stream >= 0;
 }
 
-enum mcp_status mcp_cuda_give_up(struct mcp_cuda_streams *streams, struct mcp_error *err)
+/* All communicators; the op that has been waited for is named. */
+static enum mcp_status give_up(struct mcp_cuda_streams *streams, struct mcp_error *err)
 {
-    char op[160];
+    char op[OP_TEXT];
     spell_op(streams, false, op);
     return mcp_nccl_give_up(streams->world, op, err);
 }
@@ -225,7 +225,7 @@ enum mcp_status mcp_cuda_name_op(struct mcp_cuda_streams *streams, enum mcp_stat
                                  struct mcp_error *err)
 {
     const enum mcp_nccl_fault fault = mcp_nccl_fault_of(streams->world);
-    char op[160];
+    char op[OP_TEXT];
     if (status == MCP_OK || err == NULL || fault == MCP_NCCL_LATE)
         return status;
     const bool known = spell_op(streams, fault == MCP_NCCL_OWN, op);
@@ -238,21 +238,28 @@ enum mcp_status mcp_cuda_name_op(struct mcp_cuda_streams *streams, enum mcp_stat
     return status;
 }
 
+enum mcp_status mcp_cuda_wait_on(struct mcp_cuda_streams *streams,
+                                 struct mcp_cuda_patience *patience, struct mcp_error *err)
+{
+    bool moved = false, over = false;
+    MCP_TRY(mcp_cuda_look(streams, &moved, err));
+    if (moved)
+        mcp_cuda_take_heart(patience);
+    else
+        MCP_TRY(mcp_cuda_breathe(patience, &over, err));
+    return over ? give_up(streams, err) : MCP_OK;
+}
+
 enum mcp_status mcp_cuda_empty_stream(struct mcp_cuda_streams *streams, enum mcp_stream stream,
                                       struct mcp_error *err)
 {
     struct mcp_cuda_patience patience = mcp_cuda_patience_of(streams->world);
-    bool empty = false, moved = false, over = false;
+    bool empty = false;
     for (;;) {
         MCP_TRY(mcp_cuda_stream_empty(streams->each[stream].handle, &empty, err));
         if (empty)
             return MCP_OK;
-        MCP_TRY(mcp_cuda_look(streams, &moved, err));
-        if (moved)
-            mcp_cuda_take_heart(&patience);
-        MCP_TRY(mcp_cuda_breathe(&patience, &over, err));
-        if (over)
-            return mcp_cuda_give_up(streams, err);
+        MCP_TRY(mcp_cuda_wait_on(streams, &patience, err));
     }
 }
 
@@ -261,16 +268,8 @@ enum mcp_status mcp_cuda_reach(struct mcp_cuda_streams *streams, struct mcp_tick
 {
     const struct mcp_cuda_stream *s = &streams->each[ticket.stream];
     struct mcp_cuda_patience patience = mcp_cuda_patience_of(streams->world);
-    bool moved = false, over = false;
-    while (s->reached < ticket.number) {
-        MCP_TRY(mcp_cuda_look(streams, &moved, err));
-        if (moved)
-            mcp_cuda_take_heart(&patience);
-        else
-            MCP_TRY(mcp_cuda_breathe(&patience, &over, err));
-        if (over)
-            return mcp_cuda_give_up(streams, err);
-    }
+    while (s->reached < ticket.number)
+        MCP_TRY(mcp_cuda_wait_on(streams, &patience, err));
     return MCP_OK;
 }
 

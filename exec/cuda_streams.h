@@ -3,7 +3,8 @@
 #ifndef MCP_EXEC_CUDA_STREAMS_H
 #define MCP_EXEC_CUDA_STREAMS_H
 
-#include "exec/cuda_backend.h"
+#include "exec/backend.h"
+#include "exec/cuda_wait.h"
 
 /* What stands behind a ticket. Events are made once and used again. */
 struct mcp_cuda_mark {
@@ -38,8 +39,8 @@ struct mcp_cuda_streams {
 };
 
 enum mcp_status mcp_cuda_streams_open(struct mcp_arena *arena, struct mcp_nccl_world *world,
-                                      const struct mcp_cuda_options *options,
-                                      struct mcp_cuda_streams *out, struct mcp_error *err);
+                                      bool timed, int ahead, struct mcp_cuda_streams *out,
+                                      struct mcp_error *err);
 /* Marks of earlier steps are forgotten. All streams are empty. */
 enum mcp_status mcp_cuda_streams_start(struct mcp_cuda_streams *streams, struct mcp_error *err);
 
@@ -52,6 +53,10 @@ enum mcp_status mcp_cuda_end_op(struct mcp_cuda_streams *streams, const struct m
 /* Waits until the ticket is reached; gives up as mcp_cuda_empty_stream() does. */
 enum mcp_status mcp_cuda_reach(struct mcp_cuda_streams *streams, struct mcp_ticket ticket,
                                struct mcp_error *err);
+/* Looks how far streams have come, and lets others run for a moment if no further; gives up where
+ * that is so for too long. In a loop of whoever waits. */
+enum mcp_status mcp_cuda_wait_on(struct mcp_cuda_streams *streams,
+                                 struct mcp_cuda_patience *patience, struct mcp_error *err);
 /* Looks how far streams have come; `moved`: further than when last looked. */
 enum mcp_status mcp_cuda_look(struct mcp_cuda_streams *streams, bool *moved, struct mcp_error *err);
 bool mcp_cuda_all_reached(const struct mcp_cuda_streams *streams);
@@ -59,8 +64,6 @@ bool mcp_cuda_all_reached(const struct mcp_cuda_streams *streams);
  * stream has moved for the world's limit. */
 enum mcp_status mcp_cuda_empty_stream(struct mcp_cuda_streams *streams, enum mcp_stream stream,
                                       struct mcp_error *err);
-/* Gives up all communicators, and names the op that has been waited for. */
-enum mcp_status mcp_cuda_give_up(struct mcp_cuda_streams *streams, struct mcp_error *err);
 /* Adds to a failure which op was at work; returns `status`. */
 enum mcp_status mcp_cuda_name_op(struct mcp_cuda_streams *streams, enum mcp_status status,
                                  struct mcp_error *err);

@@ -14,14 +14,14 @@ static struct mcp_cuda_streams streams;
 static struct mcp_error err;
 static void *memory;
 
-static struct mcp_arena *open_streams(const struct mcp_cuda_options *options)
+static struct mcp_arena *open_streams(bool timed, int ahead)
 {
     struct mcp_arena *arena = mcp_arena_new();
     const struct mcp_nccl_place alone = {.size = 1};
     struct mcp_nccl_world *world;
     fake_begin(1, 1 << 20);
     cr_assert(mcp_nccl_world_open(arena, &alone, &world, &err) == MCP_OK, "%s", err.text);
-    cr_assert(mcp_cuda_streams_open(arena, world, options, &streams, &err) == MCP_OK);
+    cr_assert(mcp_cuda_streams_open(arena, world, timed, ahead, &streams, &err) == MCP_OK);
     cr_assert(mcp_cuda_new_memory(arena, 1, &memory, &err) == MCP_OK, "%s", err.text);
     cr_assert(mcp_cuda_streams_start(&streams, &err) == MCP_OK, "%s", err.text);
     return arena;
@@ -62,7 +62,7 @@ ParameterizedTestParameters(streams, ahead)
 }
 ParameterizedTest(struct case_ahead *c, streams, ahead)
 {
-    struct mcp_arena *arena = open_streams(&(struct mcp_cuda_options){.ahead = c->ahead});
+    struct mcp_arena *arena = open_streams(false, c->ahead);
     int64_t most = 0;
     for (int i = 0; i < OPS; i++) {
         queue_op(c->stream);
@@ -79,7 +79,7 @@ ParameterizedTest(struct case_ahead *c, streams, ahead)
  * the host, later. */
 Test(streams, ops_begin_when_they_do)
 {
-    struct mcp_arena *arena = open_streams(&(struct mcp_cuda_options){.timed = true});
+    struct mcp_arena *arena = open_streams(true, 0);
     struct mcp_ticket tickets[4];
     struct mcp_op_times times[4];
     tickets[0] = queue_op(MCP_STREAM_COMPUTE);
