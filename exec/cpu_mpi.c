@@ -19,8 +19,8 @@ struct where { /* a rank is */
 
 struct mcp_cpu_world {
     int rank, size;
-    double timeout_s;     /* 0: none */
-    struct where *places; /* [size] */
+    double timeout_s;                                   /* 0: none */
+    struct where *places;                               /* [size] */
     MPI_Comm comms[MCP_NUM_STREAMS][MCP_NUM_AXIS_SETS]; /* MPI_COMM_NULL: not made */
     bool made[MCP_NUM_STREAMS][MCP_NUM_AXIS_SETS];
 };

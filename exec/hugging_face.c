@@ -376,8 +376,7 @@ static enum mcp_status check_tensors(struct export *e, const struct mcp_hf_model
 enum mcp_status mcp_hf_check(const struct mcp_hf_model *model, const struct mcp_program *program,
                              struct mcp_error *err)
 {
-    struct export export = {
-        .arena = mcp_arena_new(), .naming = model->naming, .program = program};
+    struct export export = {.arena = mcp_arena_new(), .naming = model->naming, .program = program};
     const enum mcp_status status = check_tensors(&export, model, err);
     mcp_arena_free(export.arena);
     return status;

@@ -1,5 +1,5 @@
-/* tests/cli/test_gpu_check.c: make gpu-check's script: whole, with the executor on a fake GPU, whose
- * figures mean nothing; and with scripts in the place of programs, each failing in turn. */
+/* tests/cli/test_gpu_check.c: make gpu-check's script: whole, with the executor on a fake GPU,
+ * whose figures mean nothing; and with scripts in the place of programs, each failing in turn. */
 #include "core/text.h"
 #include "tests/cli/place.h"
 

@@ -196,10 +196,9 @@ static void check_order(const struct run *run)
         for (int e = 0; e < list->num_entries; e++) {
             const struct mcp_entry *entry = &list->entries[e];
             const struct mcp_block *block = &program->types[entry->type].blocks[entry->role];
-            struct launched want = {NULL, entry->layer,
-                                    slot->microbatch < 0
-                                        ? -1
-                                        : slot->microbatch + entry->microbatch_offset};
+            struct launched want = {
+                NULL, entry->layer,
+                slot->microbatch < 0 ? -1 : slot->microbatch + entry->microbatch_offset};
             for (int i = 0; i < block->num_ops; i++, at++) {
                 want.op = &block->ops[i];
                 if (!is_next(run, at, &want))
