@@ -4,18 +4,21 @@
 #include <math.h>
 #include <stdint.h>
 
-enum { NUM_FILLS = 8, INDENT = 2, GAP = 2, MAX_BAR_CELLS = 40, MIN_BAR_CELLS = 8 };
+enum { NUM_COLORS = 8, NUM_FILLS = 12, INDENT = 2, GAP = 2, MAX_BAR_CELLS = 40, MIN_BAR_CELLS = 8 };
 
 static const char *const eighths[8] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
 static const char *const heights[8] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 static const char ascii_heights[8] = {'_', '.', ':', '-', '=', '+', '*', '#'};
 
-/* How part i of a stacked bar is drawn: colour where there are colours, else fill. */
-static const enum mcp_color palette[NUM_FILLS] = {
+/* How part i of a stacked bar is drawn: colour where there are colours, else fill. Colours that
+ * come again come with another fill. */
+static const enum mcp_color palette[NUM_COLORS] = {
     MCP_BLUE, MCP_CYAN, MCP_GREEN, MCP_YELLOW, MCP_MAGENTA, MCP_RED, MCP_PLAIN, MCP_DIM,
 };
-static const char *const fills[NUM_FILLS] = {"█", "▒", "▚", "░", "▓", "╳", "▤", "╱"};
-static const char *const ascii_fills[NUM_FILLS] = {"#", "=", "%", "-", "+", "x", "o", "/"};
+static const char *const fills[NUM_FILLS] = {"█", "▒", "▚", "░", "▓", "╳",
+                                             "▤", "╱", "●", "○", "◆", "▥"};
+static const char *const ascii_fills[NUM_FILLS] = {"#", "=", "%", "-", "+", "x",
+                                                   "o", "/", "*", "@", "$", ":"};
 
 static double drawn(double value)
 {
@@ -119,9 +122,9 @@ void mcp_bars_write(struct mcp_text *out, const struct mcp_style *style, const s
 
 const char *mcp_stacked_fill(struct mcp_arena *arena, const struct mcp_style *style, int part)
 {
-    int i = part % NUM_FILLS;
-    const char *cell = style->unicode ? fills[style->color ? 0 : i] : ascii_fills[i];
-    return mcp_paint(arena, style, palette[i], cell);
+    const int fill = style->color ? part / NUM_COLORS : part;
+    const char *cell = style->unicode ? fills[fill % NUM_FILLS] : ascii_fills[part % NUM_FILLS];
+    return mcp_paint(arena, style, palette[part % NUM_COLORS], cell);
 }
 
 /* Part with the largest claim on one more cell: its value less what it has. */

@@ -104,6 +104,21 @@ Test(bars, fills_differ_without_colour_and_colours_with_it)
     mcp_arena_free(arena);
 }
 
+/* As many as there are kinds of time, and no two alike. */
+Test(bars, twelve_parts_are_told_apart)
+{
+    static const struct mcp_style styles[] = {
+        {false, true, 60}, {false, false, 60}, {true, true, 60}};
+    struct mcp_arena *arena = mcp_arena_new();
+    for (size_t s = 0; s < sizeof styles / sizeof *styles; s++)
+        for (int i = 0; i < 12; i++)
+            for (int j = 0; j < i; j++)
+                cr_expect(strcmp(mcp_stacked_fill(arena, &styles[s], i),
+                                 mcp_stacked_fill(arena, &styles[s], j)) != 0,
+                          "parts %d and %d", i, j);
+    mcp_arena_free(arena);
+}
+
 Test(bars, legend_names_each_part_and_its_share)
 {
     struct mcp_arena *arena = mcp_arena_new();
