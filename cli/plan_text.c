@@ -20,7 +20,10 @@ enum {
 
 const char *mcp_plan_gib(struct mcp_arena *arena, int64_t bytes)
 {
-    return mcp_format(arena, "%.1f GiB", (double)bytes / (double)(1 << 30));
+    const double gib = (double)bytes / (double)(1 << 30);
+    if (bytes != 0 && fabs(gib) < 0.1)
+        return mcp_show(arena, (double)bytes, MCP_BYTES);
+    return mcp_format(arena, "%.1f GiB", gib);
 }
 
 const char *mcp_plan_device(const struct mcp_question *question)

@@ -60,7 +60,7 @@ struct mcp_plan_view {
 
 /* "GPU" or "CPU": what the cluster's ranks run on. */
 const char *mcp_plan_device(const struct mcp_question *question);
-/* "79.6 GiB". */
+/* "79.6 GiB", or "18.4 MiB" of what tenths of a GiB would not show. */
 const char *mcp_plan_gib(struct mcp_arena *arena, int64_t bytes);
 
 /* "tensor 8 x pipeline 4 x data 2", degrees of 1 left out. */

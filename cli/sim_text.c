@@ -1,4 +1,5 @@
 /* cli/sim_text.c: a played step for people, and as JSON. */
+#include "cli/plan_view.h"
 #include "cli/sim_view.h"
 
 #include "core/json.h"
@@ -25,11 +26,6 @@ static int bar_cells(const struct mcp_style *style)
 {
     int cells = style->width - BAR_MARGIN;
     return cells > MOST_BAR ? MOST_BAR : cells < LEAST_BAR ? LEAST_BAR : cells;
-}
-
-static const char *gib(struct mcp_arena *arena, int64_t bytes)
-{
-    return mcp_format(arena, "%.1f GiB", (double)bytes / (double)(1 << 30));
 }
 
 static void write_line(struct mcp_text *out, const struct mcp_style *style, const char *text)
@@ -91,8 +87,8 @@ static void write_difference(struct mcp_text *out, const struct mcp_style *style
         write_line(out, style,
                    mcp_format(arena, "it does not fit: stage %d needs %s of the %s it may have",
                               view->predicted->peak_stage,
-                              gib(arena, view->predicted->peak_memory_bytes),
-                              gib(arena, view->predicted->memory_limit_bytes)));
+                              mcp_plan_gib(arena, view->predicted->peak_memory_bytes),
+                              mcp_plan_gib(arena, view->predicted->memory_limit_bytes)));
     for (int i = 0; i < view->num_terms; i++) {
         const struct mcp_sim_term *term = &view->terms[i];
         if (fabs(term->seconds) < 5e-5 * planned && !term->asked)
@@ -135,8 +131,8 @@ static void write_memory(struct mcp_text *out, const struct mcp_style *style,
         mcp_sim_memory_sample(curve, view->result->step_ns, values, cells);
         mcp_text_add(out, "  %-*s", LABEL, mcp_format(out->arena, "stage %d", s));
         mcp_sparkline(out, style, values, cells);
-        mcp_text_add(out, "  %s to %s\n", gib(out->arena, curve->static_bytes),
-                     gib(out->arena, curve->peak_bytes));
+        mcp_text_add(out, "  %s to %s\n", mcp_plan_gib(out->arena, curve->static_bytes),
+                     mcp_plan_gib(out->arena, curve->peak_bytes));
     }
 }
 
