@@ -83,11 +83,10 @@ struct mcp_farewell mcp_farewell_of(enum mcp_status status, enum mcp_store_fault
     return out;
 }
 
-enum mcp_moved mcp_store_send(struct mcp_store *store, int peer, enum mcp_message message,
-                              const void *data, size_t bytes, double until_s)
+enum mcp_moved mcp_wire_send(int socket, enum mcp_message message, const void *data, size_t bytes,
+                             double until_s)
 {
     const struct head head = {htonl((uint32_t)message), htonl((uint32_t)bytes)};
-    const int socket = store->peers[peer].socket;
     const enum mcp_moved moved = mcp_wire_transmit(socket, &head, sizeof head, until_s);
     return moved == MCP_MOVED ? mcp_wire_transmit(socket, data, bytes, until_s) : moved;
 }
@@ -235,7 +234,8 @@ static enum mcp_status give(struct mcp_store *store, int peer, const void *data,
 {
     enum mcp_moved moved = MCP_ENDED;
     if (store->peers[peer].state == MCP_PEER_HERE)
-        moved = mcp_store_send(store, peer, MCP_MESSAGE_DATA, data, (size_t)bytes, until_s);
+        moved = mcp_wire_send(store->peers[peer].socket, MCP_MESSAGE_DATA, data, (size_t)bytes,
+                              until_s);
     return mcp_store_blame(store, moved, peer, err);
 }
 

@@ -153,8 +153,9 @@ static void keep_own(struct mcp_store *store, const struct mcp_farewell *end)
 
 static void say_end(struct mcp_store *store, int peer, const struct mcp_farewell *end)
 {
-    if (store->peers[peer].socket >= 0 && store->peers[peer].state != MCP_PEER_LOST)
-        mcp_store_send(store, peer, MCP_MESSAGE_END, end, sizeof *end, mcp_wire_now_s() + 1);
+    const struct mcp_peer *to = &store->peers[peer];
+    if (to->socket >= 0 && to->state != MCP_PEER_LOST)
+        mcp_wire_send(to->socket, MCP_MESSAGE_END, end, sizeof *end, mcp_wire_now_s() + 1);
 }
 
 /* Rank 0 has all that are still there say how they fare, and waits for it. */

@@ -206,14 +206,10 @@ static bool knows_token(const struct mcp_store_place *place, const struct hello 
 
 /* Who has the token is told why it is not let in: it alone (MCP_MESSAGE_REFUSED), or as all are
  * (MCP_MESSAGE_END), since rank 0 ends too. */
-static void refuse(struct mcp_store *store, int socket, enum mcp_message message,
-                   const char *reason)
+static void refuse(int socket, enum mcp_message message, const char *reason)
 {
     const struct mcp_farewell end = mcp_farewell_of(MCP_INVALID, MCP_STORE_OWN, reason);
-    const struct mcp_peer kept = store->peers[0];
-    store->peers[0].socket = socket; /* rank 0's own place is free */
-    mcp_store_send(store, 0, message, &end, sizeof end, mcp_wire_now_s() + 1);
-    store->peers[0] = kept;
+    mcp_wire_send(socket, message, &end, sizeof end, mcp_wire_now_s() + 1);
     close(socket);
 }
 
@@ -224,7 +220,7 @@ static enum mcp_status seat(struct mcp_store *store, int socket, const struct he
     const uint32_t rank = ntohl(hello->rank), size = ntohl(hello->size);
     struct mcp_error why;
     if (size != (uint32_t)store->size) {
-        refuse(store, socket, MCP_MESSAGE_END, "sizes differ");
+        refuse(socket, MCP_MESSAGE_END, "sizes differ");
         return mcp_fail(err, MCP_INVALID,
                         "rank %u has been told of %u ranks, and rank 0 of %d: all must be told "
                         "the same",
@@ -233,7 +229,7 @@ static enum mcp_status seat(struct mcp_store *store, int socket, const struct he
     if (rank == 0 || rank >= size || store->peers[rank].socket >= 0) {
         mcp_fail(&why, MCP_INVALID, "rank %u is there already: two processes say that they are it",
                  rank);
-        refuse(store, socket, MCP_MESSAGE_REFUSED, why.text);
+        refuse(socket, MCP_MESSAGE_REFUSED, why.text);
         return MCP_OK;
     }
     store->peers[rank].socket = socket;
@@ -283,8 +279,10 @@ enum mcp_status mcp_store_gather_ranks(struct mcp_store *store, const struct mcp
     }
     close(store->listening);
     store->listening = -1;
-    for (int i = 1; i < store->size; i++)
-        MCP_TRY(mcp_store_blame(store, mcp_store_send(store, i, MCP_MESSAGE_DATA, NULL, 0, until_s),
-                                i, err));
+    for (int i = 1; i < store->size; i++) {
+        const enum mcp_moved moved =
+            mcp_wire_send(store->peers[i].socket, MCP_MESSAGE_DATA, NULL, 0, until_s);
+        MCP_TRY(mcp_store_blame(store, moved, i, err));
+    }
     return MCP_OK;
 }

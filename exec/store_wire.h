@@ -52,10 +52,11 @@ struct mcp_store {
 int mcp_store_name(const struct mcp_store *store, int rank);
 /* One message; of data whose length is known to the receiver, who throws away what comes where
  * `data` is NULL. An end that comes instead is kept, and is MCP_ENDED. */
-enum mcp_moved mcp_store_send(struct mcp_store *store, int peer, enum mcp_message message,
-                              const void *data, size_t bytes, double until_s);
+enum mcp_moved mcp_wire_send(int socket, enum mcp_message message, const void *data, size_t bytes,
+                             double until_s);
 enum mcp_moved mcp_store_receive(struct mcp_store *store, int peer, void *data, size_t bytes,
                                  double until_s);
+/* MCP_OK of what has moved; else why not: the peer is late, has said why it ends, or has not. */
 enum mcp_status mcp_store_blame(struct mcp_store *store, enum mcp_moved moved, int peer,
                                 struct mcp_error *err);
 struct mcp_farewell mcp_farewell_of(enum mcp_status status, enum mcp_store_fault fault,
