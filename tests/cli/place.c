@@ -5,28 +5,28 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void add_spelled(const struct place *at, const char *command, struct mcp_text *out)
+const char *place_spelled(const struct place *at, const char *text)
 {
-    for (const char *c = command; *c != '\0'; c++)
+    struct mcp_text out = mcp_text_new(at->arena);
+    for (const char *c = text; *c != '\0'; c++)
         if (*c == '@')
-            mcp_text_add(out, "%s", at->folder);
+            mcp_text_add(&out, "%s", at->folder);
         else
-            mcp_text_append(out, c, 1);
+            mcp_text_append(&out, c, 1);
+    return out.data;
 }
 
 static const char *line_of(const struct place *at, const char *command)
 {
-    struct mcp_text text = mcp_text_new(at->arena);
-    mcp_text_add(&text,
-                 "export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 OMP_NUM_THREADS=1 "
-                 "OPENBLAS_NUM_THREADS=1 OMPI_MCA_btl_vader_single_copy_mechanism=none; exec %s ",
-                 at->program);
-    add_spelled(at, command, &text);
-    add_spelled(at, " > @/out 2> @/said", &text);
-    return text.data;
+    return mcp_format(at->arena,
+                      "export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 OMP_NUM_THREADS=1 "
+                      "OPENBLAS_NUM_THREADS=1 OMPI_MCA_btl_vader_single_copy_mechanism=none; exec "
+                      "%s %s > %s/out 2> %s/said",
+                      at->program, place_spelled(at, command), at->folder, at->folder);
 }
 
 static int exit_code(int status)
@@ -63,11 +63,15 @@ int place_end_of(pid_t child)
     return exit_code(status);
 }
 
+const char *place_program(const struct place *at, const char *name)
+{
+    const char *slash = strrchr(at->program, '/');
+    return mcp_format(at->arena, "%.*s/%s", (int)(slash - at->program), at->program, name);
+}
+
 int place_shell(const struct place *at, const char *command)
 {
-    struct mcp_text text = mcp_text_new(at->arena);
-    add_spelled(at, command, &text);
-    return exit_code(system(text.data));
+    return exit_code(system(place_spelled(at, command)));
 }
 
 const char *place_content(const struct place *at, const char *name)

@@ -32,6 +32,11 @@ void place_must(const struct place *at, const char *command);
 pid_t place_begin(const struct place *at, const char *command);
 int place_end_of(pid_t child);
 
+/* Another program of the same build, such as "mcpplan-exec-cpu". */
+const char *place_program(const struct place *at, const char *name);
+
+/* With the folder for each "@". */
+const char *place_spelled(const struct place *at, const char *text);
 /* A shell's exit code. */
 int place_shell(const struct place *at, const char *command);
 /* What a file of the folder holds, such as "said"; "": there is none. */

@@ -260,9 +260,7 @@ Test(train, executors_tell_about_themselves)
     static const char *const names[] = {"mcpplan-exec-cpu", "tests/cuda/executor"};
     struct place at = place_new();
     for (size_t i = 0; i < MCP_COUNT_OF(names); i++) {
-        const char *slash = strrchr(at.program, '/');
-        const char *program =
-            mcp_format(at.arena, "%.*s/%s", (int)(slash - at.program), at.program, names[i]);
+        const char *program = place_program(&at, names[i]);
         cr_expect(place_shell(&at, mcp_format(at.arena, "%s --help > @/out", program)) == 0);
         cr_expect(ne(ptr, strstr(place_content(&at, "out"), "\n  --steps N\n"), NULL));
         cr_expect(place_shell(&at, mcp_format(at.arena, "%s --version > @/out", program)) == 0);

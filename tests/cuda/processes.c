@@ -38,17 +38,6 @@ void processes_set(struct processes *p, int rank, const char *name, const char *
 
 /* --- a rank --- */
 
-static const char *spelled(const struct place *at, const char *text)
-{
-    struct mcp_text out = mcp_text_new(at->arena);
-    for (const char *c = text; *c != '\0'; c++)
-        if (*c == '@')
-            mcp_text_add(&out, "%s", at->folder);
-        else
-            mcp_text_append(&out, c, 1);
-    return out.data;
-}
-
 static void set_number(const struct place *at, const char *name, int value)
 {
     setenv(name, mcp_format(at->arena, "%d", value), 1);
@@ -79,17 +68,12 @@ static void redirect(const struct processes *p, const char *name, int rank, int 
     close(file);
 }
 
-static const char *executor(const struct processes *p)
-{
-    const char *slash = strrchr(p->at->program, '/');
-    return mcp_format(p->at->arena, "%.*s/tests/cuda/executor", (int)(slash - p->at->program),
-                      p->at->program);
-}
-
 void processes_begin_rank(struct processes *p, int rank, const char *options)
 {
-    char *words[MAX_WORDS] = {NULL}, *rest = mcp_strdup(p->at->arena, spelled(p->at, options));
-    const char *program = p->program != NULL ? p->program : executor(p);
+    char *words[MAX_WORDS] = {NULL},
+         *rest = mcp_strdup(p->at->arena, place_spelled(p->at, options));
+    const char *program =
+        p->program != NULL ? p->program : place_program(p->at, "tests/cuda/executor");
     int count = 0;
     words[count++] = mcp_strdup(p->at->arena, program);
     for (char *word; (word = strtok_r(rest, " ", &rest)) != NULL && count < MAX_WORDS - 1;)

@@ -139,12 +139,9 @@ Test(processes, go_on_from_any_checkpoint)
 /* A copy of the program beside the executor: it looks there first. */
 static const char *copy_program(const struct place *at)
 {
-    const char *slash = strrchr(at->program, '/');
-    cr_assert(place_shell(at, mcp_format(at->arena,
-                                         "cp %s @/mcpplan && cp %.*s/tests/cuda/executor "
-                                         "@/mcpplan-exec-cuda",
-                                         at->program, (int)(slash - at->program), at->program)) ==
-              0);
+    const char *copy = mcp_format(at->arena, "cp %s @/mcpplan && cp %s @/mcpplan-exec-cuda",
+                                  at->program, place_program(at, "tests/cuda/executor"));
+    cr_assert(place_shell(at, copy) == 0);
     return mcp_format(at->arena, "%s/mcpplan", at->folder);
 }
 
