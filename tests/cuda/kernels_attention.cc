@@ -47,7 +47,16 @@ TEST(attention_of_any_size)
     mcp_shim_set_shared_limit(227 << 10);
 }
 
-/* Two rings' steps, merged, are the whole; rows of packs, and of less than one. */
+static void merge(const attention_arrays &part, attention_arrays *into)
+{
+    const struct mcp_cuda_merge op = {part.output,           into->output,    part.statistics,
+                                      into->statistics,      part.query_rows, part.op.heads,
+                                      part.op.value_head_dim};
+    mcp_cuda_attention_merge(&op, kit_queue());
+}
+
+/* Two rings' steps, merged, are the whole, and so they are behind two of keys that no query sees;
+ * rows of packs, and of less than one. */
 static void check_merge(int64_t width)
 {
     const attention_case own = {2, 3, 1, 8, width, 0, 0, {1, 1, 2, 0, 11, 0}, {1, 1, 2, 0, 11, 0},
@@ -59,20 +68,22 @@ static void check_merge(int64_t width)
     const attention_case whole = {2, 3, 1, 8, width, 0, 0, {1, 1, 2, 0, 11, 0}, {0, 2, 2, 0, 11, 0},
                                   0};
     attention_arrays a(own, MCP_CUDA_F32), b(earlier, MCP_CUDA_F32), none(later, MCP_CUDA_F32);
-    attention_arrays all(whole, MCP_CUDA_F32);
+    attention_arrays all(whole, MCP_CUDA_F32), unseen(later, MCP_CUDA_F32);
     for (int64_t i = 0; i < a.kv.elements; i++) {
         all.kv.set(i, b.kv.get(i));
         all.kv.set(a.kv.elements + i, a.kv.get(i));
     }
-    for (attention_arrays *one : {&a, &b, &none, &all})
+    for (attention_arrays *one : {&a, &b, &none, &all, &unseen})
         mcp_cuda_attention(&one->op, kit_queue());
-    for (attention_arrays *one : {&none, &b}) {
-        const struct mcp_cuda_merge op = {
-            one->output, a.output, one->statistics, a.statistics, a.query_rows, 3, width};
-        mcp_cuda_attention_merge(&op, kit_queue());
+    for (const attention_arrays *one : {&none, &b, &a})
+        merge(*one, &unseen);
+    for (const attention_arrays *one : {&none, &b})
+        merge(*one, &a);
+    for (const attention_arrays *one : {&a, &unseen}) {
+        kit_compare(one->output.values(), all.output.values(), {1e-5, 1e-6}, "merged output");
+        kit_compare(one->statistics.values(), all.statistics.values(), {1e-6, 1e-6},
+                    "merged statistics");
     }
-    kit_compare(a.output.values(), all.output.values(), {1e-5, 1e-6}, "merged output");
-    kit_compare(a.statistics.values(), all.statistics.values(), {1e-6, 1e-6}, "merged statistics");
 }
 
 TEST(attention_merge)
