@@ -72,6 +72,7 @@ struct start {
     const struct mcp_plan *plan;
     bool is_mpirun;
     struct mcp_train_meeting meeting;
+    const char *executor;
 };
 
 static enum mcp_status start_once(struct mcp_context *ctx, const struct start *start)
@@ -85,7 +86,7 @@ static enum mcp_status start_once(struct mcp_context *ctx, const struct start *s
         add_mpirun(&words, mcp_plan_world(start->plan));
     if (is_mpirun && on_gpus)
         MCP_TRY(mcp_train_set_meeting(ctx, &start->meeting));
-    add(&words, mcp_train_executor(ctx->arena, (enum mcp_train_backend)args->backend.value));
+    add(&words, start->executor);
     int count = mcp_run_options_words(ctx->arena, &args->run, &options);
     for (int i = 0; i < count; i++)
         add(&words, options[i]);
@@ -115,8 +116,9 @@ static bool starts_mpirun(struct mcp_context *ctx, int world)
 static enum mcp_status start(struct mcp_context *ctx, struct mcp_train_args *args,
                              const struct mcp_plan *plan)
 {
-    const struct start once = {args, plan, starts_mpirun(ctx, mcp_plan_world(plan)),
-                               mcp_train_meeting_given()};
+    struct start once = {.args = args, .plan = plan, .meeting = mcp_train_meeting_given()};
+    MCP_TRY(mcp_train_executor(ctx, (enum mcp_train_backend)args->backend.value, &once.executor));
+    once.is_mpirun = starts_mpirun(ctx, mcp_plan_world(plan));
     enum mcp_status status = start_once(ctx, &once);
     for (int i = 1; status == MCP_RUN_FAILURE && i <= args->max_restarts; i++) {
         if (mcp_child_asked() != 0)

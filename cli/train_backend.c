@@ -9,19 +9,41 @@
 
 const char *const mcp_train_backend_names[MCP_NUM_TRAIN_BACKENDS] = {"cpu", "cuda"};
 
-const char *mcp_train_executor(struct mcp_arena *arena, enum mcp_train_backend backend)
+static bool lies_in(struct mcp_arena *arena, const char *folder, int length, const char *name,
+                    const char **path)
 {
-    const char *name = mcp_format(arena, "mcpplan-exec-%s", mcp_train_backend_names[backend]);
+    *path = mcp_format(arena, "%.*s/%s", length, folder, name);
+    return access(*path, X_OK) == 0;
+}
+
+static bool lies_beside(struct mcp_arena *arena, const char *name, const char **path)
+{
     char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length > 0) {
-        self[length] = '\0';
-        char *slash = strrchr(self, '/');
-        const char *beside = mcp_format(arena, "%.*s/%s", (int)(slash - self), self, name);
-        if (access(beside, X_OK) == 0)
-            return beside;
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length <= 0)
+        return false;
+    self[length] = '\0';
+    return lies_in(arena, self, (int)(strrchr(self, '/') - self), name, path);
+}
+
+enum mcp_status mcp_train_executor(struct mcp_context *ctx, enum mcp_train_backend backend,
+                                   const char **path)
+{
+    static const char *const needs[] = {"Open MPI's mpicc", "CUDA's nvcc"};
+    const char *name = mcp_format(ctx->arena, "mcpplan-exec-%s", mcp_train_backend_names[backend]);
+    const char *folders = getenv("PATH");
+    if (lies_beside(ctx->arena, name, path))
+        return MCP_OK;
+    while (folders != NULL && *folders != '\0') {
+        const int length = (int)strcspn(folders, ":");
+        if (length > 0 && lies_in(ctx->arena, folders, length, name, path))
+            return MCP_OK;
+        folders += length + (folders[length] == ':');
     }
-    return name;
+    return mcp_fail(&ctx->err, MCP_RUN_FAILURE,
+                    "cannot start %s: it is neither beside mcpplan nor on PATH; make builds it "
+                    "where it finds %s",
+                    name, needs[backend]);
 }
 
 struct mcp_train_meeting mcp_train_meeting_given(void)

@@ -8,8 +8,9 @@
 enum mcp_train_backend { MCP_TRAIN_CPU, MCP_TRAIN_CUDA, MCP_NUM_TRAIN_BACKENDS };
 extern const char *const mcp_train_backend_names[MCP_NUM_TRAIN_BACKENDS];
 
-/* The executor beside this program, else by PATH. */
-const char *mcp_train_executor(struct mcp_arena *arena, enum mcp_train_backend backend);
+/* The executor beside this program, else by PATH; MCP_RUN_FAILURE where there is none. */
+enum mcp_status mcp_train_executor(struct mcp_context *ctx, enum mcp_train_backend backend,
+                                   const char **path);
 
 /* Ranks on GPUs find each other by the environment: exec/store.h. What the user has set stays;
  * beside it, ranks of a run that begins again must not meet late ones of the run before. */

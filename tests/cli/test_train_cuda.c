@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -112,6 +113,32 @@ Test(train_cuda, a_missing_library_is_named)
         cr_expect(eq(int, WIFEXITED(status) ? WEXITSTATUS(status) : 128, MCP_RUN_FAILURE));
         cr_expect(holds(said, want) && !holds(strstr(said, want) + strlen(want), "\n"), "%s", said);
         cr_expect(not(holds(said, "cannot start")), "%s", said);
+    }
+    cr_expect(eq(int, system(mcp_format(arena, "rm -r %s", folder)), 0));
+    mcp_arena_free(arena);
+}
+
+/* Where it was not built: one sentence, whatever the number of ranks. */
+Test(train_cuda, a_missing_executor_is_named)
+{
+    static const char want[] = "mcpplan: cannot start mcpplan-exec-cuda: it is neither beside";
+    struct mcp_arena *arena = mcp_arena_new();
+    const char *folder = new_folder(arena);
+    for (int gpus = 1; gpus <= 2; gpus++) {
+        const char *command = mcp_format(
+            arena,
+            "cd %s && ./mcpplan plan --model gpt2 --cluster dgx-h100 --gpus %d "
+            "--global-batch-size 4 --sequence-length 32 -o plan.json > out 2>&1; "
+            "./mcpplan data tokenize plan.json -o x > out; "
+            "./mcpplan train plan.json --backend cuda --data x --steps 3 --warmup-steps 3 "
+            "> out 2> said",
+            folder, gpus);
+        const int status = system(command);
+        const char *said = text_of(arena, folder, "said");
+        cr_expect(eq(int, WIFEXITED(status) ? WEXITSTATUS(status) : 128, MCP_RUN_FAILURE));
+        cr_expect(eq(int, strncmp(said, want, sizeof want - 1), 0), "%s", said);
+        cr_expect(eq(sz, strcspn(said, "\n") + 1, strlen(said)), "%s", said);
+        cr_expect(eq(str, (char *)(void *)(uintptr_t)text_of(arena, folder, "out"), (char *)""));
     }
     cr_expect(eq(int, system(mcp_format(arena, "rm -r %s", folder)), 0));
     mcp_arena_free(arena);
