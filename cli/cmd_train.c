@@ -7,6 +7,7 @@
 #include "cli/train_options.h"
 #include "cli/train_places.h"
 #include "cli/train_ranks.h"
+#include "core/units.h"
 #include "exec/run_check.h"
 #include "step/build.h"
 #include "step/dump.h"
@@ -233,6 +234,18 @@ static enum mcp_status put_summary(struct mcp_context *ctx, const char *path)
     return mcp_output_result(ctx, &nothing, json);
 }
 
+/* A trial of some steps under the recipe of a long run learns nothing: say why. */
+static void note_warmup(struct mcp_arena *arena, const struct mcp_run_options *run)
+{
+    const bool asked = run->warmup_steps != mcp_run_options_default().warmup_steps;
+    if (asked || run->warmup_steps <= run->steps || !mcp_launcher_find(arena).is_first)
+        return;
+    mcp_note("the learning rate rises for %s steps (--warmup-steps), and this run has %s: it "
+             "ends at %.2e",
+             mcp_show_integer(arena, run->warmup_steps), mcp_show_integer(arena, run->steps),
+             run->learning_rate * (double)run->steps / (double)run->warmup_steps);
+}
+
 /* With programs in `folder` that no file brings. */
 static enum mcp_status train_in(struct mcp_context *ctx, struct mcp_train_args *args,
                                 const struct mcp_plan_file *file, const char *folder)
@@ -244,6 +257,7 @@ static enum mcp_status train_in(struct mcp_context *ctx, struct mcp_train_args *
     const bool wanted = ctx->json || ctx->output_path != NULL;
     if (wanted)
         run->summary = mcp_format(ctx->arena, "%s/summary.json", folder);
+    note_warmup(ctx->arena, run);
     MCP_TRY(start(ctx, args, &file->plan));
     return wanted ? put_summary(ctx, run->summary) : MCP_OK;
 }

@@ -202,7 +202,8 @@ Test(train, says_what_is_wrong)
         {"train @/pipeline.json " TRAIN "--steps 1 --program @/tensor.json", 4, "tensor.json"},
         {"train @/pipeline.json " TRAIN "--steps 1 --eval-steps 2", 2, "--eval-data"},
         {"train @/dropout.json " TRAIN "--steps 1", 5, "dropout"},
-        {"train @/one.json --data @/spoilt.tokens --steps 9", 4, "mcpplan-exec-cpu: "},
+        {"train @/one.json --data @/spoilt.tokens --steps 9 --warmup-steps 9", 4,
+         "mcpplan-exec-cpu: "},
     };
     struct place at = place_new();
     make_plans(&at);
