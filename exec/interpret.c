@@ -3,6 +3,7 @@
 
 #include "core/minmax.h"
 #include "core/text.h"
+#include "exec/extents.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -327,6 +328,7 @@ static enum mcp_status run_op(struct mcp_interpreter *in, int index, bool *scrat
     struct mcp_ticket ticket = {0};
     in->key.op = index;
     resolve_op(in, op, &resolved);
+    MCP_TRY(mcp_extents_check(&resolved.launch, err));
     wait_for_all(in, index, &resolved);
     MCP_TRY(in->calls->launch(in->backend, &resolved.launch, &ticket, err));
     in->tickets[index] = ticket;
