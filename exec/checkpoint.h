@@ -93,8 +93,8 @@ enum mcp_status mcp_checkpoint_open(struct mcp_arena *arena, const char *folder,
                                     struct mcp_error *err);
 /* The newest step whose manifest is written; -1: none, or no folder. */
 int64_t mcp_checkpoint_finished(struct mcp_arena *arena, const char *folder);
-/* The newest that is whole by its checksums. `passed_over` gets a line for each newer one
- * that is not, and why. *out is NULL when none was ever finished, or there is no folder;
+/* The newest that is whole by its checksums. `passed_over` gets a sentence of newer ones
+ * that are not, and why. *out is NULL when none was ever finished, or there is no folder;
  * MCP_FORMAT when those that were are all damaged. `votes`, or NULL: of the rank that reads
  * them alone. */
 enum mcp_status mcp_checkpoint_newest(struct mcp_arena *arena, const char *folder,

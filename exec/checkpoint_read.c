@@ -239,6 +239,12 @@ enum mcp_status mcp_checkpoint_open(struct mcp_arena *arena, const char *folder,
         out, err);
 }
 
+/* All reasons are one sentence. */
+static void pass_over(struct mcp_text *reasons, const char *reason)
+{
+    mcp_text_add(reasons, "%s%s", reasons->length > 0 ? "; " : "", reason);
+}
+
 enum mcp_status mcp_checkpoint_newest(struct mcp_arena *arena, const char *folder,
                                       struct mcp_votes *votes, const struct mcp_checkpoint **out,
                                       struct mcp_text *passed_over, struct mcp_error *err)
@@ -254,7 +260,7 @@ enum mcp_status mcp_checkpoint_newest(struct mcp_arena *arena, const char *folde
         struct mcp_error why = {0};
         const char *path = mcp_checkpoint_path(arena, folder, steps[i]);
         if (access(mcp_checkpoint_manifest(arena, folder, steps[i]), F_OK) != 0) {
-            mcp_text_add(passed_over, "%s: was not finished\n", path);
+            pass_over(passed_over, mcp_format(arena, "%s: was not finished", path));
             continue;
         }
         opening.step = steps[i];
@@ -263,7 +269,7 @@ enum mcp_status mcp_checkpoint_newest(struct mcp_arena *arena, const char *folde
             return MCP_OK;
         if (status == MCP_RUN_FAILURE) /* another rank is lost: the files may be good */
             return mcp_fail(err, status, "%s", why.text);
-        mcp_text_add(passed_over, "%s\n", why.text);
+        pass_over(passed_over, why.text);
         damaged++;
     }
     *out = NULL;

@@ -37,7 +37,7 @@ enum mcp_status mcp_load_hugging_face(const struct mcp_saved_rank *saved,
 
 /* Opens the newest whole checkpoint on every rank: rank 0 reads all checksums, the others
  * follow it. *out is NULL, and nothing fails, when `folder` has none or is not there. On
- * rank 0 `passed_over` gets a line for each newer one that is not whole. */
+ * rank 0 `passed_over` gets a sentence of newer ones that are not whole. */
 enum mcp_status mcp_load_newest(struct mcp_arena *arena, const struct mcp_saved_rank *saved,
                                 const char *folder, const struct mcp_checkpoint **out,
                                 struct mcp_text *passed_over, struct mcp_error *err);

@@ -188,6 +188,11 @@ Test(checkpoint, nothing_yet, .init = set_up, .fini = tear_down)
     write_set(2, false);
     cr_expect(eq(ptr, (void *)newest(&passed_over), NULL));
     cr_expect(ne(ptr, strstr(passed_over.data, "was not finished"), NULL), "%s", passed_over.data);
+    write_set(3, false);
+    cr_expect(eq(ptr, (void *)newest(&passed_over), NULL));
+    cr_expect(ne(ptr, strstr(passed_over.data, "3: was not finished; "), NULL), "%s",
+              passed_over.data);
+    cr_expect(eq(ptr, strchr(passed_over.data, '\n'), NULL), "%s", passed_over.data);
 }
 
 Test(checkpoint, an_unfinished_one_is_passed_over, .init = set_up, .fini = tear_down)
