@@ -13,6 +13,13 @@
 #   GPU_CHECK_ROOFLINES  further options of mcpplan-exec-cuda --rooflines
 #   GPU_CHECK_APART      the most by which losses may lie apart
 set -eu
+
+wrong() {
+    echo "gpu-check: $1" >&2
+    exit 2
+}
+
+[ $# -eq 1 ] || wrong "usage: tools/gpu_check.sh BUILD"
 build=$1
 out=$build/gpu-check
 mcpplan=$build/mcpplan
@@ -41,6 +48,9 @@ device=$($GPU_CHECK_DEVICE 2> /dev/null | head -n 1) || device=
 [ -n "$device" ] || not_run "no GPU here"
 cluster=${GPU_CHECK_CLUSTER:-this}
 apart=${GPU_CHECK_APART:-1e-4}
+awk -v apart="$apart" 'BEGIN { exit !(apart ~ /^[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?$/) }' ||
+    wrong "GPU_CHECK_APART=$apart: not a number of 0 or more"
+[ -d examples/text ] || wrong "there is no examples/text here: it runs in the root of the repository"
 rm -rf "$out"
 mkdir -p "$out"
 
@@ -53,9 +63,12 @@ END
 
 # shellcheck disable=SC2086 # lists of words
 set -- ${GPU_CHECK_SMALL:-examples/demo/gpt.json 8 256 20}
+[ $# -eq 4 ] || wrong "GPU_CHECK_SMALL has $# words, not 4: model, sequences, tokens of each, steps"
 small_model=$1 small_sequences=$2 small_tokens=$3 small_steps=$4
 # shellcheck disable=SC2086
 set -- ${GPU_CHECK_LARGE:-$out/llama-3.2-1b.json 16 4096 8 4}
+[ $# -eq 5 ] ||
+    wrong "GPU_CHECK_LARGE has $# words, not 5: as GPU_CHECK_SMALL, and sequences for calibrate"
 large_model=$1 large_sequences=$2 large_tokens=$3 large_steps=$4 calibrated_sequences=$5
 
 # numbers KEY METRICS: of all steps

@@ -101,6 +101,14 @@ ParameterizedTestParameters(gpu_check, ends)
         {"losses apart", "BREAK=nothing CUDA_LOSS=2.001", 1,
          "gpu-check: losses has failed: those of a CPU and of the GPU lie 5.0e-04 apart"},
         {"a looser limit", "BREAK=nothing CUDA_LOSS=2.001 GPU_CHECK_APART=1e-3", 0, "more in "},
+        {"a limit that is no number", "BREAK=nothing CUDA_LOSS=2 GPU_CHECK_APART=nan", 2,
+         "gpu-check: GPU_CHECK_APART=nan: not a number of 0 or more"},
+        {"a limit below 0", "BREAK=nothing CUDA_LOSS=2 GPU_CHECK_APART=-1", 2,
+         "gpu-check: GPU_CHECK_APART=-1: not a number of 0 or more"},
+        {"too few words", "BREAK=nothing CUDA_LOSS=2 GPU_CHECK_SMALL='m 1'", 2,
+         "gpu-check: GPU_CHECK_SMALL has 2 words, not 4: model"},
+        {"too many words", "BREAK=nothing CUDA_LOSS=2 GPU_CHECK_LARGE='m 1 1 1 1 1'", 2,
+         "gpu-check: GPU_CHECK_LARGE has 6 words, not 5: "},
         {"a loss that is none", "BREAK=nothing CUDA_LOSS=nan", 1, "losses has failed: those"},
         {"no losses", "BREAK=nothing CUDA_LOSS=", 1, "losses has failed: those"},
         {"no calibration", "BREAK=calibrate CUDA_LOSS=2", 1,
@@ -126,5 +134,17 @@ ParameterizedTest(struct check_case *c, gpu_check, ends)
         mcp_format(at.arena, "%s%s", place_content(&at, "said"), place_content(&at, "out"));
     cr_expect(eq(int, status, c->status), "%s: %s", c->name, said);
     cr_expect(strstr(said, c->says) != NULL, "%s: %s", c->name, said);
+    place_leave(&at);
+}
+
+Test(gpu_check, is_told_where)
+{
+    const struct place at = place_new();
+    cr_expect(eq(int, shell(&at, "tools/gpu_check.sh"), 2));
+    cr_expect(strstr(place_content(&at, "said"), "usage: tools/gpu_check.sh BUILD") != NULL);
+    cr_expect(
+        eq(int, shell(&at, mcp_format(at.arena, "%ss=$PWD/tools/gpu_check.sh; cd @ && $s @", stub)),
+           2));
+    cr_expect(strstr(place_content(&at, "said"), "there is no examples/text here") != NULL);
     place_leave(&at);
 }
