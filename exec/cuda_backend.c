@@ -14,9 +14,8 @@
 
 #include <string.h>
 
-/* Batches of ids on their way to the device at once; numbers agreed on at once; bytes that
- * NVIDIA recommends for products on its newest devices. */
-enum { BATCHES = 4, AGREED = 1 << 16, BLAS_BYTES = 32 << 20 };
+/* Batches of ids on their way to the device at once; numbers agreed on at once. */
+enum { BATCHES = 4, AGREED = 1 << 16 };
 
 /* Ids on their way, in turn: memory of the host that copies come from. */
 struct ids {
@@ -129,7 +128,7 @@ static enum mcp_status open_all(struct mcp_backend *b, const struct mcp_program 
     MCP_TRY(open_numbers(b, err));
     if (b->counts_bytes > 0)
         MCP_TRY(mcp_cuda_counts_reserve(&b->counts, b->counts_bytes, err));
-    MCP_TRY(mcp_cuda_blas_open(b->arena, BLAS_BYTES, &b->blas, err));
+    MCP_TRY(mcp_cuda_blas_open(b->arena, MCP_CUDA_BLAS_BYTES, &b->blas, err));
     return mcp_cuda_channels_open(b->arena, &setting, &b->channels, err);
 }
 

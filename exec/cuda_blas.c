@@ -18,8 +18,8 @@ struct shape {
     unsigned char a_transposed, b_transposed;
 };
 
-/* A shape falls into a row of slots, and takes the place of an old one where that is full: shapes of
- * experts' rows have no end, and those of dense layers must not take turns in one place. */
+/* A shape falls into a row of slots, and takes the place of an old one where that is full: shapes
+ * of experts' rows have no end, and those of dense layers must not take turns in one place. */
 struct choice {
     struct shape shape;
     bool made;

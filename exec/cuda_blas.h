@@ -32,6 +32,8 @@
 
 struct mcp_cuda_blas;
 
+/* A workspace as NVIDIA recommends it for products on its newest devices. */
+enum { MCP_CUDA_BLAS_BYTES = 32 << 20 };
 /* Of the device that the calling thread has chosen; with a workspace of `workspace_bytes`. */
 enum mcp_status mcp_cuda_blas_open(struct mcp_arena *arena, int64_t workspace_bytes,
                                    struct mcp_cuda_blas **out, struct mcp_error *err);

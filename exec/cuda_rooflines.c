@@ -13,7 +13,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { BLAS_BYTES = 32 << 20, PATTERN = 1 << 19 /* numbers */ };
+enum { PATTERN = 1 << 19 /* numbers */ };
 
 struct bench {
     struct mcp_arena *arena;
@@ -103,7 +103,7 @@ static enum mcp_status open_bench(struct bench *b, struct mcp_error *err)
         b->vocab_size = mcp_max_int64(b->vocab_size, b->program->types[t].facts.vocab_size);
     MCP_TRY(mcp_cuda_new_event(b->arena, true, &b->start, err));
     MCP_TRY(mcp_cuda_new_event(b->arena, true, &b->end, err));
-    MCP_TRY(mcp_cuda_blas_open(b->arena, BLAS_BYTES, &b->blas, err));
+    MCP_TRY(mcp_cuda_blas_open(b->arena, MCP_CUDA_BLAS_BYTES, &b->blas, err));
     return open_memory(b, err);
 }
 
