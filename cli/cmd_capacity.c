@@ -73,7 +73,8 @@ static struct mcp_option *question_options(struct args *a, struct mcp_option *at
          "at most a fifth as many stages as layers"},
         {"batch-rule", MCP_OPT_CHOICE, &a->plan.batch_rule,
          "a replica's batch divisible by microbatch x pipeline"},
-        {"jobs", MCP_OPT_FILE, &a->jobs, "several jobs on several pools of machines, as a file states them"},
+        {"jobs", MCP_OPT_FILE, &a->jobs,
+         "several jobs on several pools of machines, as a file states them"},
     };
     return add_rows(at, rows, MCP_COUNT_OF(rows));
 }

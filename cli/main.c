@@ -10,10 +10,11 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"plan", mcp_cmd_plan},       {"sim", mcp_cmd_sim},           {"model", mcp_cmd_model},
-    {"topo", mcp_cmd_topo},       {"validate", mcp_cmd_validate}, {"capacity", mcp_cmd_capacity},
-    {"compare", mcp_cmd_compare}, {"data", mcp_cmd_data},         {"train", mcp_cmd_train},
-    {"calibrate", mcp_cmd_calibrate},
+    {"plan", mcp_cmd_plan},         {"sim", mcp_cmd_sim},
+    {"model", mcp_cmd_model},       {"topo", mcp_cmd_topo},
+    {"validate", mcp_cmd_validate}, {"capacity", mcp_cmd_capacity},
+    {"compare", mcp_cmd_compare},   {"data", mcp_cmd_data},
+    {"train", mcp_cmd_train},       {"calibrate", mcp_cmd_calibrate},
 };
 enum { NUM_COMMANDS = (int)MCP_COUNT_OF(commands) };
 

@@ -47,9 +47,8 @@ static uint32_t update_by_table(uint32_t crc, const unsigned char *data, size_t 
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t update_by_words(uint32_t crc,
-                                                                  const unsigned char *data,
-                                                                  size_t words)
+__attribute__((target("sse4.2"))) static uint32_t
+update_by_words(uint32_t crc, const unsigned char *data, size_t words)
 {
     uint64_t wide = crc;
     for (size_t i = 0; i < words; i++) {

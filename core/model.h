@@ -109,9 +109,9 @@ struct mcp_model {
     int num_mtp_layers;        /* multi-token prediction modules, DeepSeek-V3 section 2.2 */
     int mtp_kind;              /* their layer kind */
     struct mcp_numerics numerics;
-    const char *source;        /* where the shapes come from, "" when unsaid */
-    const char *note;          /* "" when none */
-    const char *ignored;       /* keys of config.json nobody needed, "" when none */
+    const char *source;  /* where the shapes come from, "" when unsaid */
+    const char *note;    /* "" when none */
+    const char *ignored; /* keys of config.json nobody needed, "" when none */
 };
 
 /* `name_or_path`: a preset of models/, our model file, or a config.json. */

@@ -6,8 +6,7 @@
 
 /* Well-formed, but wrong: a message with the place, and MCP_INVALID. */
 enum mcp_status mcp_plan_contradicts(const struct mcp_json *json, struct mcp_error *err,
-                                     const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+                                     const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* {"name", "placement", "rows"} of `file`; the plan's degrees are known. */
 enum mcp_status mcp_plan_schedule_from_json(struct mcp_arena *arena, struct mcp_json *file,

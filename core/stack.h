@@ -82,10 +82,11 @@ struct mcp_stack {
     double optimizer_bytes;          /* per parameter: master, two moments */
     double activation_memory_factor; /* kept activations over those of the saved list */
     double logits_bytes;             /* per logit alive at the loss */
-    bool message_copies;             /* messages between stages leave from copies: as many as virtual
-                                      * stages, of each way; false where no file says */
-    int64_t reserve_bytes;           /* context, communicators, workspaces */
-    double fragmentation_frac;       /* reserved by the allocator over allocated, minus 1 */
+    /* messages between stages leave from copies, of each way as many as virtual stages; false
+     * where no file says */
+    bool message_copies;
+    int64_t reserve_bytes;     /* context, communicators, workspaces */
+    double fragmentation_frac; /* reserved by the allocator over allocated, minus 1 */
     /* honesty */
     double uncertainty_frac;     /* half-width of an 80-92 % interval, dense */
     double moe_uncertainty_frac; /* the same with experts */

@@ -50,10 +50,10 @@
 
 /* What one step's scalars are, alike on all ranks; kept by the interpreter's owner. */
 struct mcp_step_inputs {
-    int64_t step;         /* from 0 */
-    int64_t updates;      /* steps before this one that moved weights: into first moments */
+    int64_t step;             /* from 0 */
+    int64_t updates;          /* steps before this one that moved weights: into first moments */
     int64_t variance_updates; /* ... into second moments, which 1-bit Adam freezes */
-    double learning_rate; /* of this step */
+    double learning_rate;     /* of this step */
     double beta1, beta2, epsilon, weight_decay;
     double clip_norm;  /* 0: none */
     double loss_scale; /* of fp16; 1 otherwise */

@@ -244,8 +244,8 @@ void mcp_cuda_loss_forward(const struct mcp_cuda_loss *op, const struct mcp_cuda
 void mcp_cuda_add_sum_squares(struct mcp_cuda_array from, int64_t elements, double factor,
                               float *sum, const struct mcp_cuda_queue *queue);
 /* Numbers as they lie by magnitude, those that are not finite left out: smallest, largest, count,
- * sum, sum of squares, then how many each bucket holds (struct mcp_histogram of exec/events.h, which
- * this is). histogram[MCP_CUDA_HISTOGRAM]. Moves 1. cuda_kernels_histogram.cu */
+ * sum, sum of squares, then how many each bucket holds (struct mcp_histogram of exec/events.h,
+ * which this is). histogram[MCP_CUDA_HISTOGRAM]. Moves 1. cuda_kernels_histogram.cu */
 enum { MCP_CUDA_BUCKETS = 257, MCP_CUDA_HISTOGRAM = 5 + MCP_CUDA_BUCKETS };
 void mcp_cuda_histogram(struct mcp_cuda_array from, int64_t elements, double *histogram,
                         const struct mcp_cuda_queue *queue);

@@ -218,14 +218,9 @@ static void end_near(struct mcp_sim_ops_play *play, const struct mcp_sim_activit
     rank->cost_s[MCP_COST_PIPELINE] += mcp_sim_seconds(time_ns);
     rank->comm_s[MCP_COST_PIPELINE] += mcp_sim_seconds(step->time_ns + step->delay_ns);
     start_message(play, c, MCP_SIM_FAR, step->time_ns, step->delay_ns);
-    const struct mcp_sim_span span = {play->cell,
-                                      c,
-                                      rank->slot,
-                                      step->entry,
-                                      0,
-                                      step->stream,
-                                      activity->start_ns,
-                                      mcp_sim_ops_now(play)};
+    const struct mcp_sim_span span = {
+        play->cell,           c, rank->slot, step->entry, 0, step->stream, activity->start_ns,
+        mcp_sim_ops_now(play)};
     mcp_sim_ops_emit(play, &span);
     next_step(rank);
     mcp_sim_ops_advance(play, c);
@@ -256,14 +251,9 @@ static void receive(struct mcp_sim_ops_play *play, int c, const struct mcp_sim_s
     rank->cost_s[MCP_COST_BUBBLE] += mcp_sim_seconds(idle - exposed);
     if (rank->step == 0)
         rank->slot_start_ns += idle;
-    const struct mcp_sim_span span = {play->cell,
-                                      c,
-                                      rank->slot,
-                                      step->entry,
-                                      0,
-                                      step->stream,
-                                      message->sent_ns,
-                                      message->arrival_ns};
+    const struct mcp_sim_span span = {
+        play->cell,         c, rank->slot, step->entry, 0, step->stream, message->sent_ns,
+        message->arrival_ns};
     mcp_sim_ops_emit(play, &span);
 }
 

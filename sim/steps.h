@@ -19,16 +19,16 @@ enum { MCP_SIM_MAILS = 4 };
 /* One entry of a list. */
 struct mcp_sim_step {
     enum mcp_sim_kind kind;
-    int cell;           /* compute, gather: of weights on their way, [layer][copy]; -1: none */
-    int side;           /* messages: 0 with the previous stage, 1 with the next */
+    int cell;               /* compute, gather: of weights on their way, [layer][copy]; -1: none */
+    int side;               /* messages: 0 with the previous stage, 1 with the next */
     enum mcp_stream stream; /* ... */
-    int mail;           /* ... sent or received: which of MCP_SIM_MAILS of the receiver */
-    int entry;          /* in its list */
-    int64_t time_ns;    /* on the compute stream; receive: `back` of sim.h */
-    int64_t stretch_ns; /* of it, what a slow rank stretches: no transfers, no host */
-    int64_t data_ns;    /* gather, reduce: on the data stream */
-    int64_t alone_ns;   /* ... and what of it nothing hides */
-    int64_t delay_ns;   /* send */
+    int mail;               /* ... sent or received: which of MCP_SIM_MAILS of the receiver */
+    int entry;              /* in its list */
+    int64_t time_ns;        /* on the compute stream; receive: `back` of sim.h */
+    int64_t stretch_ns;     /* of it, what a slow rank stretches: no transfers, no host */
+    int64_t data_ns;        /* gather, reduce: on the data stream */
+    int64_t alone_ns;       /* ... and what of it nothing hides */
+    int64_t delay_ns;       /* send */
     const struct mcp_block_price *price;
 };
 

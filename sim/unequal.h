@@ -13,7 +13,7 @@
 struct mcp_sim_unequal {
     const struct mcp_sim_steps *steps;
     const struct mcp_sim_options *options;
-    bool any;                  /* false: one cell, of all ranks */
+    bool any; /* false: one cell, of all ranks */
     struct mcp_sim_cells cells;
     int *offsets;              /* [classes] ranks on stage s lie so far from stage 0's */
     int slow_stage, slow_cell; /* of the slow port; -1: none */

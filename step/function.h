@@ -31,9 +31,9 @@
  *   decompress_signs          elements, 1, first moment in the state
  *   quantise, dequantise      rows, columns: blocks of MCP_QUANTISED_BLOCK of a row have a scale
  *   pack_heads, unpack_heads  tokens, columns, ranks, columns of the first band (0: one)
- *   matmul_nt_bias, matmul_nt_gelu   the part of the bias + 1 (0: none), which lies in the buffer of
- *                             the weights and is read from the same row on; _gelu writes what it
- *                             adds up, then GELU by tanh of that
+ *   matmul_nt_bias, matmul_nt_gelu   the part of the bias + 1 (0: none), which lies in the buffer
+ *                             of the weights and is read from the same row on; _gelu writes what
+ *                             it adds up, then GELU by tanh of that
  *   embedding_mixed_forward   tokens, columns; up to which step of the run what is looked up in
  *                             fp32 stays so, and from which on it is rounded as the rest is
  *   load_microbatch           tokens, 1, how many tokens ahead

@@ -81,8 +81,7 @@ static void load_ring(const struct span *span, struct mcp_transfer_phase *phase)
     double rate = ring_rate(span);
     for (int i = span->neighbors > 1 ? 0 : 1; i < span->num_levels; i++) {
         const struct level *level = &span->levels[i];
-        phase->loads[level->tier] =
-            fmin(1, rate / (level->below * level->bandwidth_bytes_per_s));
+        phase->loads[level->tier] = fmin(1, rate / (level->below * level->bandwidth_bytes_per_s));
     }
 }
 
@@ -109,9 +108,9 @@ static void ring(const struct mcp_pricing *pricing, enum mcp_function function,
     for (int i = 0; i < span->num_levels; i++)
         latency += hop_seconds(pricing, &span->levels[i], span->levels[i].domains - 1);
     phase->latency_s = latency * start_factor(function) * payload->latency_share;
-    phase->links_s = ramp_seconds(payload->bytes) * payload->latency_share +
-                     (is_all_reduce(function) ? 2 : 1) * payload->bytes * (n - 1) / n /
-                         ring_rate(span);
+    phase->links_s =
+        ramp_seconds(payload->bytes) * payload->latency_share +
+        (is_all_reduce(function) ? 2 : 1) * payload->bytes * (n - 1) / n / ring_rate(span);
     load_ring(span, phase);
 }
 
@@ -121,8 +120,8 @@ static void tree(const struct mcp_pricing *pricing, const struct span *span,
                  const struct mcp_payload *payload, struct mcp_transfer *out)
 {
     struct mcp_transfer_phase *phase = add_phase(out);
-    double latency = MCP_COLLECTIVE_START_S + hop_seconds(pricing, &span->levels[0],
-                                                          span->levels[0].domains - 1);
+    double latency = MCP_COLLECTIVE_START_S +
+                     hop_seconds(pricing, &span->levels[0], span->levels[0].domains - 1);
     for (int i = 1; i < span->num_levels; i++)
         latency += hop_seconds(pricing, &span->levels[i], ceil(log2(span->levels[i].domains)));
     phase->latency_s = latency * MCP_ALL_REDUCE_START * payload->latency_share;
@@ -175,9 +174,9 @@ struct switches {
 
 static struct switches switches_of(const struct mcp_pricing *pricing, const struct span *span)
 {
-    struct switches found = {
-        span->neighbors > 1 && tier_of(pricing, &span->levels[0])->in_switch_reduction,
-        span->num_levels > 1};
+    struct switches found = {span->neighbors > 1 &&
+                                 tier_of(pricing, &span->levels[0])->in_switch_reduction,
+                             span->num_levels > 1};
     for (int i = 1; i < span->num_levels; i++)
         found.network = found.network && tier_of(pricing, &span->levels[i])->in_switch_reduction;
     return found;

@@ -266,8 +266,7 @@ enum mcp_status mcp_host_bind_beside(struct mcp_arena *arena, const char *pci_ad
     hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(topology, pci_address);
     if (device == NULL)
         return mcp_fail(err, MCP_IO, "hwloc finds no PCI device %s on this machine", pci_address);
-    hwloc_bitmap_t near =
-        hwloc_bitmap_dup(hwloc_get_non_io_ancestor_obj(topology, device)->cpuset);
+    hwloc_bitmap_t near = hwloc_bitmap_dup(hwloc_get_non_io_ancestor_obj(topology, device)->cpuset);
     const bool part = is_part(topology, near);
     const bool done = part && hwloc_set_cpubind(topology, near, HWLOC_CPUBIND_PROCESS) == 0;
     hwloc_bitmap_free(near);

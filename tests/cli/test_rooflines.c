@@ -81,12 +81,13 @@ Test(rooflines_cuda, every_op_of_a_step_is_timed)
 Test(rooflines_cuda, its_options_are_listed)
 {
     const struct place at = place_new();
-    cr_expect(eq(int,
-                 run(&at, "$e --rooflines --help > @/help && for o in $(sed -n 's/^  \\(--[a-z-]*\\) "
-                          ".*/\\1/p' @/help); do $e --rooflines $o '' 2>&1 | grep 'no option' && "
-                          "exit 9; done; grep -c '^  --' @/help"),
-                 0),
-              "%s", place_content(&at, "said"));
+    cr_expect(
+        eq(int,
+           run(&at, "$e --rooflines --help > @/help && for o in $(sed -n 's/^  \\(--[a-z-]*\\) "
+                    ".*/\\1/p' @/help); do $e --rooflines $o '' 2>&1 | grep 'no option' && "
+                    "exit 9; done; grep -c '^  --' @/help"),
+           0),
+        "%s", place_content(&at, "said"));
     cr_expect(eq(str, (char *)(void *)(uintptr_t)place_content(&at, "out"), "6\n"));
     place_leave(&at);
 }

@@ -3,8 +3,8 @@
 #define TESTS_EXEC_KIT_H
 
 #include "core/arena.h"
-#include "exec/half.h"
 #include "exec/cpu_kernels.h"
+#include "exec/half.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

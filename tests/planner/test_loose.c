@@ -76,10 +76,11 @@ static void compare(struct mcp_arena *arena, const struct mcp_question *question
     int64_t ns = llround(exact->iteration_s * 1e9);
     mcp_floor_load(pricer, plan, all, MCP_FLOOR_ALL, &floor);
     bool fits = exact->fits;
-    bool refuted = fits && (mcp_loose_refute(&bounds->family, &bounds->search, plan) != NULL ||
-                            mcp_floor_refute(&floor) != NULL ||
-                            !mcp_floor_reaches(&floor, (double)ns));
-    bool loose = bounds->family.bound > (double)ns || bounds->loose_bytes > exact->peak_memory_bytes ||
+    bool refuted =
+        fits && (mcp_loose_refute(&bounds->family, &bounds->search, plan) != NULL ||
+                 mcp_floor_refute(&floor) != NULL || !mcp_floor_reaches(&floor, (double)ns));
+    bool loose = bounds->family.bound > (double)ns ||
+                 bounds->loose_bytes > exact->peak_memory_bytes ||
                  (fits && !mcp_loose_reaches(&bounds->family, &bounds->search, plan, ns));
     bool near = !mcp_near_reaches(bounds->near, plan, all, ns);
     tally->compared++;

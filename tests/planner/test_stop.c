@@ -32,9 +32,12 @@ struct stop_row {
 ParameterizedTestParameters(stop, gives_the_best_so_far)
 {
     static struct stop_row rows[] = {
-        {"llama-3.1-70b", "dgx-h100:8", 0, 1},     {"llama-3.1-70b", "dgx-h100:8", 1, 1},
-        {"llama-3.1-70b", "dgx-h100:8", 4, 2},     {"llama-3.1-70b", "dgx-h100:8", 40, 2},
-        {"deepseek-v2", "dgx-h100:16", 1, 2},      {"deepseek-v2", "dgx-h100:16", 12, 1},
+        {"llama-3.1-70b", "dgx-h100:8", 0, 1},
+        {"llama-3.1-70b", "dgx-h100:8", 1, 1},
+        {"llama-3.1-70b", "dgx-h100:8", 4, 2},
+        {"llama-3.1-70b", "dgx-h100:8", 40, 2},
+        {"deepseek-v2", "dgx-h100:16", 1, 2},
+        {"deepseek-v2", "dgx-h100:16", 12, 1},
         {"llama-3.1-8b", "dgx-a100:1+dgx-h100:1", 3, 2},
     };
     return cr_make_param_array(struct stop_row, rows, sizeof rows / sizeof *rows);

@@ -47,8 +47,8 @@ static double expected(const struct case_algorithm *c)
     if (c->algorithm == MCP_IN_SWITCH && twice && (c->near || c->network)) {
         double near = c->near ? (g + 1) / g / (0.84 * nvlink) : 2 * (g - 1) / g / nvlink;
         double far = D <= 1 ? 0 : (c->network ? 1 : 2 * (D - 1) / D) / (g * nic);
-        double hops = (g > 1) * (c->near ? 1 : g - 1) * 1e-6 +
-                      (D > 1) * (c->network ? 1 : D - 1) * 2e-6;
+        double hops =
+            (g > 1) * (c->near ? 1 : g - 1) * 1e-6 + (D > 1) * (c->network ? 1 : D - 1) * 2e-6;
         return all_reduce * (start + hops) + ramp(M) + M * fmax(g > 1 ? near : 0, far);
     }
     double ring = (twice ? all_reduce : 1) * (inside + 2e-6 * (D - 1)) + ramp(M);

@@ -210,7 +210,8 @@ ParameterizedTest(struct legal_case *c, state, legal)
 
 /* --- prices --- */
 
-static double seconds_of(struct setup *s, enum mcp_function function, const int64_t dims[MCP_MAX_DIMS])
+static double seconds_of(struct setup *s, enum mcp_function function,
+                         const int64_t dims[MCP_MAX_DIMS])
 {
     struct mcp_op op = {.function = (unsigned char)function, .dtype = MCP_BF16};
     const struct mcp_pricing pricing = {&s->question, &s->plan};
@@ -255,7 +256,8 @@ Test(state, selective_scan_streams)
 {
     struct setup s;
     setup_config(&s, models[2].config);
-    const int64_t dims[MCP_MAX_DIMS] = {8192, 4096, 16, 1, 1, 1}, twice[MCP_MAX_DIMS] = {8192, 8192, 16, 1, 1, 1};
+    const int64_t dims[MCP_MAX_DIMS] = {8192, 4096, 16, 1, 1, 1},
+                  twice[MCP_MAX_DIMS] = {8192, 8192, 16, 1, 1, 1};
     double bytes = 4096.0 * 2 * (4 * 8192 + 2 * 16);
     double want =
         bytes * s.stack.elementwise_factor / (0.8 * s.cluster.gpu.memory_bandwidth_bytes_per_s);

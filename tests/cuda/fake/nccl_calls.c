@@ -251,7 +251,7 @@ void fake_connect_early(bool on)
     early = on;
 }
 
-/* Two ranks are connected, by hosts that wait for each other, when they first exchange something. */
+/* Hosts that wait for each other connect two ranks when they first exchange something. */
 static void check_connection(const struct ncclComm *comm, const struct piece *p)
 {
     const bool is_new = comm->sent[p->peer] + comm->received[p->peer] == 0;
