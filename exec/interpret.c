@@ -77,12 +77,30 @@ struct mcp_interpreter {
 
 /* --- setting up --- */
 
+/* What a plan may have instead. */
+static const char *other_way(const struct mcp_op *op)
+{
+    switch (op->function) {
+    case MCP_FN_CAST:
+        return ": plan with --precision bf16, fp16 or fp32";
+    case MCP_FN_ATTENTION_UNFUSED_FORWARD:
+    case MCP_FN_ATTENTION_UNFUSED_BACKWARD:
+        return ": plan with --attention flash2";
+    case MCP_FN_RESIDUAL_DROPOUT_FORWARD:
+    case MCP_FN_RESIDUAL_DROPOUT_BACKWARD:
+        return ": plan without --dropout";
+    default:
+        return "";
+    }
+}
+
 static enum mcp_status refuse(const struct mcp_layer_type *type, const struct mcp_op *op,
                               const struct mcp_backend_calls *calls, struct mcp_error *err)
 {
-    return mcp_fail(
-        err, MCP_INVALID, "the %s backend cannot run %s in %s, which layers of type '%s' need",
-        calls->name, mcp_functions[op->function].name, mcp_dtype_names[op->dtype], type->name);
+    return mcp_fail(err, MCP_INVALID,
+                    "the %s backend cannot run %s in %s, which layers of type '%s' need%s",
+                    calls->name, mcp_functions[op->function].name, mcp_dtype_names[op->dtype],
+                    type->name, other_way(op));
 }
 
 static enum mcp_status check_support(const struct mcp_interpreter *in,

@@ -1,5 +1,5 @@
-/* tests/cli/test_extents.c: programs whose products were given other sizes by hand than their
- * buffers have: no executor touches what is not there. */
+/* tests/cli/test_extents.c: programs that executors refuse: products that were given other sizes by
+ * hand than their buffers have, and ops without a kernel. */
 #include "core/text.h"
 #include "tests/cli/place.h"
 
@@ -25,6 +25,36 @@ static int run(const struct place *at, const char *executor, const char *edit)
             "sed '%s' @/step.json > @/edited.json && ! cmp -s @/step.json @/edited.json && "
             "$e --program @/edited.json --data @/tokens --steps 1 > @/out 2> @/said",
             at->program, executor, edit));
+}
+
+/* What no backend has a kernel for, and what to plan with instead. */
+Test(extents, what_is_lacking_has_another_way)
+{
+    static const char *const cases[][2] = {
+        {"--precision fp8",
+         "cannot run cast in bf16, which layers of type 'layer0' need: plan with "
+         "--precision bf16, fp16 or fp32"},
+        {"--attention unfused", "layers of type 'layer0' need: plan with --attention flash2"},
+        {"--dropout", "layers of type 'layer0' need: plan without --dropout"},
+    };
+    const struct place at = place_new();
+    for (size_t i = 0; i < MCP_COUNT_OF(cases); i++) {
+        place_must(&at, mcp_format(at.arena,
+                                   "plan --model gpt2 --cluster dgx-h100 --gpus 1 "
+                                   "--global-batch-size 1 --sequence-length 16 %s "
+                                   "--dump-program @/step.json",
+                                   cases[i][0]));
+        cr_expect(eq(int,
+                     place_shell(&at, mcp_format(at.arena,
+                                                 "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 "
+                                                 "$(dirname %s)/tests/cuda/executor --rooflines "
+                                                 "--program @/step.json > @/out 2> @/said",
+                                                 at.program)),
+                     MCP_INVALID));
+        cr_expect(strstr(place_content(&at, "said"), cases[i][1]) != NULL, "%s",
+                  place_content(&at, "said"));
+    }
+    place_leave(&at);
 }
 
 struct edit_case {
