@@ -6,7 +6,7 @@
  * writes a line a case: its number, how far its losses and gradients' norms are from those of one
  * rank on CPUs, and its last loss. Without CASE or NAME before them: "lacks NAME FORMAT" for what
  * one backend has a kernel for and the other has none; "mixed", as a case, of embeddings in fp32
- * beside bf16; "histogram", how far a GPU's is from the host's; what drops of waits do
+ * beside bf16; "uneven", of shards of unequal lengths; "histogram", how far a GPU's is from the host's; what drops of waits do
  * (ranks_drops.c), of one plan by NAME. */
 #include "exec/cuda_backend.h"
 #include "exec/events.h"
@@ -56,8 +56,21 @@ static void live(struct world *world, struct run *run, int rank)
     }
 }
 
-/* What one rank makes of a model on a CPU. */
-struct reference {
+/* What one rank makes of a plan on a CPU. */
+static void train_on_cpu(struct run *run, struct mcp_cpu_world *cpu, int steps, double *losses,
+                         double *norms)
+{
+    struct mcp_step_report report;
+    begin(run, cpu, true, 0);
+    for (int step = 0; step < steps; step++) {
+        train_step(run, step, &report);
+        losses[step] = report.loss;
+        norms[step] = report.grad_norm;
+    }
+    end(run);
+}
+
+struct reference { /* of a model */
     bool made;
     double losses[RANKS_STEPS], norms[RANKS_STEPS];
 };
@@ -66,18 +79,11 @@ static const struct reference *reference_of(struct mcp_cpu_world *cpu, struct re
                                             int model)
 {
     const struct ranks_case alone = ranks_alone(model);
-    struct mcp_step_report report;
     struct run run;
     if (!all[model].made) {
         all[model].made = plan_model(&run, &alone, NULL, SHORT_SEQUENCE);
         build_program(&run);
-        begin(&run, cpu, true, 0);
-        for (int step = 0; step < RANKS_STEPS; step++) {
-            train_step(&run, step, &report);
-            all[model].losses[step] = report.loss;
-            all[model].norms[step] = report.grad_norm;
-        }
-        end(&run);
+        train_on_cpu(&run, cpu, RANKS_STEPS, all[model].losses, all[model].norms);
     }
     return &all[model];
 }
@@ -137,22 +143,47 @@ static void run_mixed(struct mcp_cpu_world *cpu, FILE *out)
                                  .virtual_stages = 1,
                                  .microbatch_size = 2};
     const struct ranks_case alone = ranks_alone(c.model);
-    struct mcp_step_report report;
-    double want[SHORT];
+    double want[SHORT], norms[SHORT];
     struct run run;
     struct training got = {.steps = SHORT};
     struct world world = {.planned = &run, .ranks = ranks_world(&c), .live = live, .context = &got};
     plan_mixed(&run, &alone);
-    begin(&run, cpu, true, 0);
-    for (int step = 0; step < SHORT; step++) {
-        train_step(&run, step, &report);
-        want[step] = report.loss;
-    }
-    end(&run);
+    train_on_cpu(&run, cpu, SHORT, want, norms);
     plan_mixed(&run, &c);
     run_world(&world);
     fprintf(out, "mixed %.3g\n", apart(got.losses, want, SHORT));
     mcp_arena_free(run.arena);
+}
+
+/* --- shards of unequal lengths: ZeRO 2 over two ranks, 3 over four --- */
+
+static void run_uneven(struct mcp_cpu_world *cpu, FILE *out)
+{
+    static const struct ranks_case cases[] = {
+        {0, 1, 1, 1, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, 1, 2, MCP_RECOMPUTE_NONE},
+        {0, 1, 1, 1, 2, 1, false, MCP_CONTEXT_RING, 2, false, MCP_1F1B, 1, 2, MCP_RECOMPUTE_NONE},
+        {0, 1, 1, 1, 4, 1, false, MCP_CONTEXT_RING, 3, true, MCP_1F1B, 1, 2, MCP_RECOMPUTE_NONE},
+    };
+    double losses[SHORT], norms[SHORT], loss = 0, norm = 0;
+    struct mcp_error refused = {"a case of uneven shards is not legal"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct run run;
+        struct training got = {.number = (int)i, .steps = SHORT};
+        struct world world = {
+            .planned = &run, .ranks = ranks_world(&cases[i]), .live = live, .context = &got};
+        if (!plan_model(&run, &cases[i], "tests/cuda/models/gpt2-odd.json", SHORT_SEQUENCE))
+            stop(&refused, "uneven");
+        build_program(&run);
+        if (i == 0) {
+            train_on_cpu(&run, cpu, SHORT, losses, norms);
+            continue;
+        }
+        run_world(&world);
+        loss = ranks_worse(loss, apart(got.losses, losses, SHORT));
+        norm = ranks_worse(norm, apart(got.norms, norms, SHORT));
+        mcp_arena_free(run.arena);
+    }
+    fprintf(out, "uneven %.3g %.3g\n", loss, norm);
 }
 
 /* --- histograms: what the device counts, and what the host does --- */
@@ -223,6 +254,7 @@ int main(int argc, char **argv)
     if (argc <= 2) {
         compare_tables(out);
         run_mixed(cpu, out);
+        run_uneven(cpu, out);
         run_histogram(out);
     }
     if (argc > 2 ? *end != '\0' : ranks_every() == 1)

@@ -48,6 +48,15 @@ static int judge_mixed(const char *line)
     return 1;
 }
 
+static int judge_uneven(const char *line)
+{
+    double loss, norm;
+    cr_assert(sscanf(line, "uneven %lf %lf", &loss, &norm) == 2);
+    cr_expect(loss <= loss_tolerance, "uneven shards: losses are %g apart", loss);
+    cr_expect(norm <= norm_tolerance, "uneven shards: gradient norms are %g apart", norm);
+    return 1;
+}
+
 static int judge_histogram(const char *line)
 {
     int differs;
@@ -85,7 +94,7 @@ Test(ranks_cuda, all)
     struct mcp_error err = {""};
     struct mcp_text text = mcp_text_new(arena);
     char file[] = "/tmp/mcpplan-ranks-cuda-XXXXXX";
-    int descriptor = mkstemp(file), cases = 0, drops = 0, mixed = 0, histograms = 0;
+    int descriptor = mkstemp(file), cases = 0, drops = 0, others = 0;
     cr_assert(descriptor >= 0);
     close(descriptor);
     int status = run_program(arena, file);
@@ -102,16 +111,18 @@ Test(ranks_cuda, all)
         } else if (mcp_starts_with(line, "lacks")) {
             cr_expect(false, "the CPU's table and the GPU's differ: %s", line);
         } else if (mcp_starts_with(line, "mixed")) {
-            mixed += judge_mixed(line);
+            others += judge_mixed(line);
+        } else if (mcp_starts_with(line, "uneven")) {
+            others += judge_uneven(line);
         } else if (mcp_starts_with(line, "histogram")) {
-            histograms += judge_histogram(line);
+            others += judge_histogram(line);
         } else if (*line >= '0' && *line <= '9') {
             judge_case(line);
             cases++;
         }
         line = newline == NULL ? NULL : newline + 1;
     }
-    cr_expect(eq(int, mixed + histograms, 2), "embeddings in fp32, or histograms, have not run");
+    cr_expect(eq(int, others, 3), "embeddings in fp32, uneven shards, or histograms have not run");
     cr_expect(eq(int, cases, count_cases()), "not every case has run");
     cr_expect(eq(int, drops, ranks_every() == 1 ? PLANS : 0), "not every plan has run");
     unlink(file);
