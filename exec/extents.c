@@ -1,4 +1,4 @@
-/* exec/extents.c: sizes of products beside those of what they read and write. */
+/* exec/extents.c: sizes of ops beside those of what they read and write. */
 #include "exec/extents.h"
 
 #include "core/minmax.h"
@@ -71,12 +71,10 @@ static enum mcp_status check_bias(const struct mcp_launch *launch, struct mcp_er
                      err);
 }
 
-enum mcp_status mcp_extents_check(const struct mcp_launch *launch, struct mcp_error *err)
+static enum mcp_status check_product(const struct mcp_launch *launch, struct extents e,
+                                     struct mcp_error *err)
 {
     const struct mcp_op *op = launch->op;
-    struct extents e;
-    if (!find_extents(op, &e))
-        return MCP_OK;
     if (op->num_reads < e.num_reads || op->num_writes < e.num_writes)
         return mcp_fail(err, MCP_INVALID, "%d operands read and %d written, where it has %d and %d",
                         op->num_reads, op->num_writes, e.num_reads, e.num_writes);
@@ -91,4 +89,53 @@ enum mcp_status mcp_extents_check(const struct mcp_launch *launch, struct mcp_er
         MCP_TRY(check_one(launch, op->writes[i], elements_of(launch, true, i, e.part < 0 && i == 0),
                           e.writes[i], err));
     return check_bias(launch, err);
+}
+
+/* Rows and columns are elements of some operand. Of experts they are expected, not found. */
+static bool has_rows(const struct mcp_launch *launch)
+{
+    switch (launch->op->function) {
+    case MCP_FN_NORM_FORWARD:
+    case MCP_FN_NORM_BACKWARD:
+    case MCP_FN_BIAS_FORWARD:
+    case MCP_FN_BIAS_BACKWARD:
+    case MCP_FN_RESIDUAL_FORWARD:
+    case MCP_FN_RESIDUAL_BACKWARD:
+    case MCP_FN_GELU_FORWARD:
+    case MCP_FN_GELU_BACKWARD:
+    case MCP_FN_SWIGLU_FORWARD:
+    case MCP_FN_SWIGLU_BACKWARD:
+    case MCP_FN_EMBEDDING_FORWARD:
+    case MCP_FN_EMBEDDING_BACKWARD:
+    case MCP_FN_ZERO:
+    case MCP_FN_SUM_SQUARES:
+    case MCP_FN_ADAM:
+        return mcp_launch_sizes(launch) == NULL;
+    default:
+        return false;
+    }
+}
+
+static enum mcp_status check_rows(const struct mcp_launch *launch, struct mcp_error *err)
+{
+    const int64_t *d = launch->op->dims;
+    int64_t largest = 0;
+    for (int i = 0; i < launch->op->num_reads; i++)
+        largest = mcp_max_int64(largest, mcp_read_view(launch, i).elements);
+    for (int i = 0; i < launch->op->num_writes; i++)
+        largest = mcp_max_int64(largest, mcp_write_view(launch, i).elements);
+    if ((double)d[0] * (double)d[1] <= (double)largest)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID,
+                    "%lld rows of %lld numbers, where none of its buffers has more than %lld: the "
+                    "program's sizes contradict each other",
+                    (long long)d[0], (long long)d[1], (long long)largest);
+}
+
+enum mcp_status mcp_extents_check(const struct mcp_launch *launch, struct mcp_error *err)
+{
+    struct extents e;
+    if (find_extents(launch->op, &e))
+        return check_product(launch, e, err);
+    return has_rows(launch) ? check_rows(launch, err) : MCP_OK;
 }
