@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { MOST_LAYERS = 4, DEFAULT_LENGTH = 256 };
+#define MOST_SPREAD_FRAC 0.5
 
 struct args {
     const char *model, *cluster;
@@ -218,7 +219,7 @@ static void fill_stack(struct mcp_context *ctx, const struct mcp_calibrate *cali
     stack->step_overhead_s = isfinite(idle_s) ? idle_s : stack->step_overhead_s;
     if (!isnan(calibrate->data_overlap_frac))
         stack->data_overlap_frac = calibrate->data_overlap_frac;
-    stack->uncertainty_frac = fmin(0.5, fmax(0.05, calibrate->spread_frac));
+    stack->uncertainty_frac = fmin(MOST_SPREAD_FRAC, fmax(0.05, calibrate->spread_frac));
     stack->moe_uncertainty_frac = fmin(1, 2 * stack->uncertainty_frac);
     stack->calibration = &calibrate->calibration;
     stack->source =
@@ -228,6 +229,15 @@ static void fill_stack(struct mcp_context *ctx, const struct mcp_calibrate *cali
 }
 
 /* --- saying so --- */
+
+/* More than any interval states. */
+static void note_spread(const struct mcp_calibrate *calibrate)
+{
+    if (calibrate->spread_frac > MOST_SPREAD_FRAC)
+        mcp_note("the median time of an op is %.0f %% over what is kept: other programs were at "
+                 "work, and steps may take far longer than this predicts",
+                 100 * calibrate->spread_frac);
+}
 
 static void put_text(struct mcp_context *ctx, struct mcp_text *out, const struct subject *subject,
                      const struct mcp_calibrate *calibrate)
@@ -252,7 +262,7 @@ static void put_text(struct mcp_context *ctx, struct mcp_text *out, const struct
                      100 * calibrate->data_overlap_frac);
     mcp_text_add(out, "  %-36s %10.2f ms of a step\n", "between ops",
                  1e3 * subject->stack.step_overhead_s);
-    mcp_text_add(out, "  %-36s %10.1f %%\n\n", "medians above what is kept by",
+    mcp_text_add(out, "  %-36s %10.1f %%\n\n", "spread: medians over what is kept",
                  100 * calibrate->spread_frac);
     for (int i = 0; i < calibrate->num_runs; i++)
         mcp_text_add(out, "  %-36s %10.1f ms, the fastest step\n", calibrate->runs[i].name,
@@ -279,6 +289,7 @@ static enum mcp_status calibrate(struct mcp_context *ctx, const struct args *arg
     fill_cluster(c, &subject->cluster);
     fill_stack(ctx, c, args, &subject->stack);
     put_text(ctx, &text, subject, c);
+    note_spread(c);
     return mcp_output_result(
         ctx, &text, mcp_calibration_file_json(ctx->arena, &subject->cluster, &subject->stack));
 }

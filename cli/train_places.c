@@ -123,7 +123,7 @@ enum mcp_status mcp_train_devices(struct mcp_context *ctx, const struct mcp_plan
     struct mcp_json *object = mcp_json_new_object(ctx->arena);
     mcp_json_set_string(object, "schema", "mcpplan.places/1");
     mcp_json_set_string(object, "gpu", cluster->gpu.name);
-    mcp_text_add(&text, "%d rank%s, each on a %s and beside it\n\n", at.world,
-                 at.world == 1 ? "" : "s", cluster->gpu.name);
+    mcp_text_add(&text, "%d %s on a %s and the cores beside it\n\n", at.world,
+                 at.world == 1 ? "rank" : "ranks, each", cluster->gpu.name);
     return answer(&at, &text, object);
 }
