@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { RANKS_GPT2, RANKS_LLAMA, RANKS_MOE, RANKS_MODELS, RANKS_DEMO = RANKS_MODELS };
@@ -46,8 +47,12 @@ static inline bool ranks_full(void)
 static inline int ranks_every(void)
 {
     const char *text = getenv("MCP_RANKS_EVERY");
-    long every = text != NULL ? strtol(text, NULL, 10) : 1;
-    return every > 1 && every < 1000 ? (int)every : 1;
+    char *end = NULL;
+    const long every = text != NULL ? strtol(text, &end, 10) : 1;
+    if (every >= 1 && every <= 1000 && (end == NULL || *end == '\0'))
+        return (int)every;
+    fprintf(stderr, "MCP_RANKS_EVERY=%s: not a number from 1 to 1000\n", text);
+    exit(2);
 }
 
 /* The larger of what has been seen and a new one; NaN is the worst, whatever follows. */
