@@ -319,6 +319,8 @@ struct mcp_capacity_lines mcp_capacity_assumptions(struct mcp_arena *arena,
     const char *pins = pins_text(arena, view->space);
     if (*pins != '\0')
         mcp_capacity_line(&lines, mcp_format(arena, "every plan has %s, as asked", pins));
+    mcp_capacity_line(&lines, "ETTR, the effective training time ratio: of the time, what saving "
+                              "and failures leave");
     mcp_capacity_line(
         &lines, mcp_format(arena,
                            "step pays: what more GPUs bring of what they should, from one size "
