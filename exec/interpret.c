@@ -3,7 +3,7 @@
 
 #include "core/minmax.h"
 #include "core/text.h"
-#include "exec/extents.h"
+#include "step/extents.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -115,7 +115,7 @@ static enum mcp_status check_support(const struct mcp_interpreter *in,
                                          (enum mcp_dtype)block->ops[i].dtype))
                     return refuse(&program->types[t], &block->ops[i], in->calls, err);
         }
-    return MCP_OK;
+    return mcp_program_check_extents(program, err);
 }
 
 /* A copy to a device's memory takes its time however little it is. */
@@ -346,7 +346,6 @@ static enum mcp_status run_op(struct mcp_interpreter *in, int index, bool *scrat
     struct mcp_ticket ticket = {0};
     in->key.op = index;
     resolve_op(in, op, &resolved);
-    MCP_TRY(mcp_extents_check(&resolved.launch, err));
     wait_for_all(in, index, &resolved);
     MCP_TRY(in->calls->launch(in->backend, &resolved.launch, &ticket, err));
     in->tickets[index] = ticket;

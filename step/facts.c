@@ -98,6 +98,7 @@ static const char *attention_lack(const struct mcp_builder *b)
         {b->model->position == MCP_POSITION_ALIBI, "ALiBi positions"},
         {b->model->numerics.rotary_scaling == MCP_ROTARY_OTHER, "its rotary scaling"},
         {mcp_attention_norms(b->model, kind) > 1, "norms of a branch"},
+        {kind->index_topk > 0, "keys that an indexer chooses"},
     };
     for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++)
         if (lacks[i].is)

@@ -2,6 +2,7 @@
  * else changes to a good one. Whatever it is, it is judged, not obeyed. */
 #include "step/build.h"
 #include "step/dump.h"
+#include "step/extents.h"
 #include "step/verify.h"
 
 #include <assert.h>
@@ -21,7 +22,8 @@ static void judge_file(struct mcp_arena *arena, const uint8_t *data, size_t size
     assert(mcp_json_parse(arena, "text", text, strlen(text), &again, &err) == MCP_OK);
     assert(mcp_program_from_json(arena, again, &copy, &err) == MCP_OK);
     assert(strcmp(text, mcp_json_text(arena, mcp_program_to_json(arena, &copy))) == 0);
-    (void)mcp_program_verify(arena, &program, &err);
+    if (mcp_program_verify(arena, &program, &err) == MCP_OK)
+        (void)mcp_program_check_extents(&program, &err);
 }
 
 static void build(struct mcp_arena *arena, uint8_t kind, struct mcp_program *program)
@@ -85,7 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         build(arena, data[0], &program);
         for (size_t i = 1; i + 5 <= size && i < 41; i += 5)
             change(&program, data + i);
-        (void)mcp_program_verify(arena, &program, &err);
+        if (mcp_program_verify(arena, &program, &err) == MCP_OK)
+            (void)mcp_program_check_extents(&program, &err);
     }
     mcp_arena_free(arena);
     return 0;

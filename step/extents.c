@@ -1,0 +1,191 @@
+/* step/extents.c: sizes of ops beside those of what they read and write. */
+#include "step/extents.h"
+
+#include "core/minmax.h"
+#include "step/weights.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+struct judged {
+    const struct mcp_program *program;
+    const struct mcp_layer_type *type;
+    const struct mcp_op *op;
+    struct mcp_error *err;
+};
+
+static enum mcp_status fail(const struct judged *at, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static enum mcp_status fail(const struct judged *at, const char *format, ...)
+{
+    char text[384];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return mcp_fail(at->err, MCP_INVALID,
+                    "layer type '%s': %s: %s: the program's sizes contradict each other",
+                    at->type->name, mcp_functions[at->op->function].name, text);
+}
+
+/* Operands of a product: as many as it must have, and rows and columns of each. `part`: the one
+ * that lies in weights or their gradients, after the rows before its first. */
+struct extents {
+    int num_reads, num_writes;
+    int64_t reads[2][2], writes[2][2];
+    int part; /* of reads; -1: of writes */
+};
+
+/* False: no such product. */
+static bool find_extents(const struct mcp_op *op, struct extents *out)
+{
+    const int64_t m = op->dims[0], n = op->dims[1], k = op->dims[2];
+    switch (op->function) {
+    case MCP_FN_MATMUL_NT:
+    case MCP_FN_MATMUL_NT_BIAS:
+        *out = (struct extents){2, 1, {{m, k}, {n, k}}, {{m, n}}, 1};
+        return true;
+    case MCP_FN_MATMUL_NT_GELU:
+        *out = (struct extents){2, 2, {{m, k}, {n, k}}, {{m, n}, {m, n}}, 1};
+        return true;
+    case MCP_FN_MATMUL_NN:
+        *out = (struct extents){2, 1, {{m, k}, {k, n}}, {{m, n}}, 1};
+        return true;
+    case MCP_FN_MATMUL_TN_ACCUMULATE:
+        *out = (struct extents){2, 1, {{k, m}, {k, n}}, {{m, n}}, -1};
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int64_t elements_of(const struct judged *at, struct mcp_operand operand)
+{
+    const struct mcp_buffer *buffer = mcp_operand_buffer(at->program, at->type, operand);
+    return (int64_t)((double)mcp_max_int64(buffer->bytes, buffer->capacity_bytes) /
+                     mcp_dtype_bytes((enum mcp_dtype)buffer->dtype));
+}
+
+/* Elements behind the start of the op's part: one in a frame or in scratch lies alone. */
+static int64_t elements_of_part(const struct judged *at, struct mcp_operand operand)
+{
+    const int part = at->op->weight;
+    const bool alone = part == MCP_NO_WEIGHT || operand.space == MCP_SPACE_FRAME ||
+                       operand.space == MCP_SPACE_BLOCK;
+    return elements_of(at, operand) - (alone ? 0 : mcp_weight_offset(at->type, part, 0));
+}
+
+/* In double, as products of dimensions may be too large for anything else. */
+static enum mcp_status check_one(const struct judged *at, struct mcp_operand operand, int64_t there,
+                                 const int64_t shape[2])
+{
+    if ((double)shape[0] * (double)shape[1] <= (double)there)
+        return MCP_OK;
+    return fail(at, "%lld x %lld numbers of '%s', where its buffer has %lld", (long long)shape[0],
+                (long long)shape[1], mcp_operand_buffer(at->program, at->type, operand)->name,
+                (long long)mcp_max_int64(there, 0));
+}
+
+static enum mcp_status check_bias(const struct judged *at)
+{
+    const struct mcp_op *op = at->op;
+    const bool fused =
+        op->function == MCP_FN_MATMUL_NT_BIAS || op->function == MCP_FN_MATMUL_NT_GELU;
+    if (!fused || op->dims[5] == 0)
+        return MCP_OK;
+    const int64_t there =
+        elements_of(at, op->reads[1]) - mcp_weight_offset(at->type, (int)op->dims[5] - 1, 0);
+    return check_one(at, op->reads[1], there, (const int64_t[]){op->dims[4] + op->dims[1], 1});
+}
+
+static enum mcp_status check_product(const struct judged *at, struct extents e)
+{
+    const struct mcp_op *op = at->op;
+    if (op->num_reads < e.num_reads || op->num_writes < e.num_writes)
+        return fail(at, "%d operands read and %d written, where it has %d and %d", op->num_reads,
+                    op->num_writes, e.num_reads, e.num_writes);
+    if (e.part < 0)
+        e.writes[0][0] += op->dims[4];
+    else
+        e.reads[e.part][0] += op->dims[4];
+    for (int i = 0; i < e.num_reads; i++)
+        MCP_TRY(check_one(at, op->reads[i],
+                          i == e.part ? elements_of_part(at, op->reads[i])
+                                      : elements_of(at, op->reads[i]),
+                          e.reads[i]));
+    for (int i = 0; i < e.num_writes; i++)
+        MCP_TRY(check_one(at, op->writes[i],
+                          e.part < 0 && i == 0 ? elements_of_part(at, op->writes[i])
+                                               : elements_of(at, op->writes[i]),
+                          e.writes[i]));
+    return check_bias(at);
+}
+
+/* Rows of experts are expected, not found: I32 counts say how many there are. */
+static bool is_of_experts(const struct judged *at)
+{
+    for (int i = 0; i < at->op->num_reads; i++)
+        if (mcp_operand_buffer(at->program, at->type, at->op->reads[i])->dtype == MCP_I32)
+            return true;
+    return false;
+}
+
+/* Rows and columns are elements of some operand. */
+static bool has_rows(const struct judged *at)
+{
+    switch (at->op->function) {
+    case MCP_FN_NORM_FORWARD:
+    case MCP_FN_NORM_BACKWARD:
+    case MCP_FN_BIAS_FORWARD:
+    case MCP_FN_BIAS_BACKWARD:
+    case MCP_FN_RESIDUAL_FORWARD:
+    case MCP_FN_RESIDUAL_BACKWARD:
+    case MCP_FN_GELU_FORWARD:
+    case MCP_FN_GELU_BACKWARD:
+    case MCP_FN_SWIGLU_FORWARD:
+    case MCP_FN_SWIGLU_BACKWARD:
+    case MCP_FN_EMBEDDING_FORWARD:
+    case MCP_FN_EMBEDDING_BACKWARD:
+    case MCP_FN_ZERO:
+    case MCP_FN_SUM_SQUARES:
+    case MCP_FN_ADAM:
+        return !is_of_experts(at);
+    default:
+        return false;
+    }
+}
+
+static enum mcp_status check_rows(const struct judged *at)
+{
+    const int64_t *d = at->op->dims;
+    int64_t largest = 0;
+    for (int i = 0; i < at->op->num_reads; i++)
+        largest = mcp_max_int64(largest, elements_of(at, at->op->reads[i]));
+    for (int i = 0; i < at->op->num_writes; i++)
+        largest = mcp_max_int64(largest, elements_of(at, at->op->writes[i]));
+    if ((double)d[0] * (double)d[1] <= (double)largest)
+        return MCP_OK;
+    return fail(at, "%lld rows of %lld numbers, where none of its buffers has more than %lld",
+                (long long)d[0], (long long)d[1], (long long)largest);
+}
+
+static enum mcp_status check_op(const struct judged *at)
+{
+    struct extents e;
+    if (find_extents(at->op, &e))
+        return check_product(at, e);
+    return has_rows(at) ? check_rows(at) : MCP_OK;
+}
+
+enum mcp_status mcp_program_check_extents(const struct mcp_program *program, struct mcp_error *err)
+{
+    for (int t = 0; t < program->num_types; t++)
+        for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
+            const struct mcp_block *block = &program->types[t].blocks[role];
+            for (int i = 0; i < block->num_ops; i++) {
+                const struct judged at = {program, &program->types[t], &block->ops[i], err};
+                MCP_TRY(check_op(&at));
+            }
+        }
+    return MCP_OK;
+}
