@@ -2,7 +2,9 @@
 #ifndef TESTS_STEP_SETUP_H
 #define TESTS_STEP_SETUP_H
 
+#include "step/build.h"
 #include "step/layer.h"
+#include "step/verify.h"
 
 #include <criterion/criterion.h>
 
@@ -48,6 +50,14 @@ static inline void setup_finish(struct setup *s, int num_microbatches, enum mcp_
     cr_assert(mcp_cluster_set_gpus(&s->cluster, mcp_plan_world(&s->plan), &err) == MCP_OK, "%s",
               err.text);
     cr_assert(mcp_legal(s->arena, &s->question, &s->plan, &refusals), "%s", refusals.items[0].text);
+}
+
+/* The whole program of the plan, verified. */
+static inline void setup_program(struct setup *s, struct mcp_program *out)
+{
+    struct mcp_error err = {""};
+    mcp_program_build(s->arena, &s->question, &s->plan, out);
+    cr_assert(mcp_program_verify(s->arena, out, &err) == MCP_OK, "%s", err.text);
 }
 
 static inline struct mcp_layer_type setup_layer(struct setup *s, int kind,

@@ -110,8 +110,7 @@ Test(epilogues, a_bias_that_no_part_is_is_refused)
     s.job.sequence_length = 64;
     s.stack.fused_epilogues = true;
     setup_finish(&s, 1, MCP_RECOMPUTE_NONE);
-    mcp_program_build(s.arena, &s.question, &s.plan, &program);
-    cr_expect(mcp_program_verify(s.arena, &program, &err) == MCP_OK, "%s", err.text);
+    setup_program(&s, &program);
     for (int t = 0; t < program.num_types; t++) {
         struct mcp_block *forward = &program.types[t].blocks[MCP_FORWARD];
         for (int i = 0; i < forward->num_ops; i++)

@@ -79,7 +79,6 @@ static int gathers_at_hand(const struct mcp_program *program, int *copies)
 Test(overlap, weights_come_ahead_or_when_they_are_at_hand)
 {
     struct setup s;
-    struct mcp_error err = {""};
     struct mcp_prediction ahead, at_hand;
     struct mcp_program program;
     int copies;
@@ -89,8 +88,7 @@ Test(overlap, weights_come_ahead_or_when_they_are_at_hand)
     cr_expect(eq(int, copies, 2));
     mcp_estimate(mcp_pricer_new(s.arena, &s.question), &s.plan, &ahead);
     s.plan.overlap.gather = false;
-    mcp_program_build(s.arena, &s.question, &s.plan, &program);
-    cr_expect(eq(int, (int)mcp_program_verify(s.arena, &program, &err), 0), "%s", err.text);
+    setup_program(&s, &program);
     cr_expect(eq(int, gathers_at_hand(&program, &copies), 2 * 2 * 6), "each pass of each layer");
     cr_expect(eq(int, copies, 1));
     mcp_estimate(mcp_pricer_new(s.arena, &s.question), &s.plan, &at_hand);
@@ -115,14 +113,12 @@ static int reductions_in(const struct mcp_program *program, int first_slot, int 
 Test(overlap, gradients_are_reduced_under_backward_or_after_it)
 {
     struct setup s;
-    struct mcp_error err = {""};
     struct mcp_program program;
     fully_sharded(&s);
     s.plan.zero_stage = 1;
     for (int hides = 0; hides < 2; hides++) {
         s.plan.overlap.data = hides;
-        mcp_program_build(s.arena, &s.question, &s.plan, &program);
-        cr_expect(eq(int, (int)mcp_program_verify(s.arena, &program, &err), 0), "%s", err.text);
+        setup_program(&s, &program);
         int last = program.classes[0].num_slots - 1;
         cr_expect(eq(int, reductions_in(&program, 0, last), hides ? 6 : 0));
         cr_expect(eq(int, reductions_in(&program, last, last + 1), hides ? 0 : 6));

@@ -122,8 +122,7 @@ Test(quantised, what_reads_the_input_later_is_refused)
     s.job.saved_activation_bits = 8;
     s.plan.pipeline_parallel = 2;
     setup_finish(&s, 4, MCP_RECOMPUTE_FULL);
-    mcp_program_build(s.arena, &s.question, &s.plan, &program);
-    cr_assert(eq(int, (int)mcp_program_verify(s.arena, &program, &err), 0), "%s", err.text);
+    setup_program(&s, &program);
     for (int t = 0; t < program.num_types; t++) {
         const struct mcp_block *send = &program.types[t].blocks[MCP_SEND_FORWARD];
         if (program.types[t].facts.heads == 0 || send->num_ops == 0)
