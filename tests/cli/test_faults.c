@@ -307,8 +307,9 @@ Test(faults, a_full_disk)
     static const char *const full[] = {"--timeline @/disk/timeline.json", "--metrics @/disk/rest2"};
     for (size_t i = 0; i < MCP_COUNT_OF(full); i++) {
         code = place_run(
-            &at,
-            mcp_format(at.arena, "train @/plan.json --data @/text.tokens --steps 1 %s", full[i]));
+            &at, mcp_format(at.arena,
+                            "train @/plan.json --data @/text.tokens --steps 1 --warmup-steps 1 %s",
+                            full[i]));
         said = place_content(&at, "said");
         cr_expect(eq(int, code, MCP_IO), "%s: %s", full[i], said);
         cr_expect(lines_about(said, "No space left on device") == 1, "%s: %s", full[i], said);
@@ -328,7 +329,7 @@ Test(faults, out_of_memory)
                     "--stack mcpplan-cpu -o @/plan.json");
     const char *command = mcp_format(at.arena,
                                      "ulimit -v 8000000; %s train @/plan.json --data "
-                                     "@/text.tokens --steps 1 > @/out 2> @/said",
+                                     "@/text.tokens --steps 1 --warmup-steps 1 > @/out 2> @/said",
                                      at.program);
     cr_expect(eq(int, place_shell(&at, command), MCP_RUN_FAILURE));
     const char *said = place_content(&at, "said");

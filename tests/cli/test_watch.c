@@ -159,7 +159,7 @@ Test(watch, ctrl_c_shows_the_sizes_planned_so_far)
     char *argv[] = {program(),
                     "capacity",
                     "--model",
-                    "deepseek-v3",
+                    "llama-3.1-70b",
                     "--cluster",
                     "dgx-h100",
                     "--gpus",
