@@ -68,13 +68,8 @@ const struct mcp_weight *mcp_launch_weight(const struct mcp_launch *launch)
 
 const int32_t *mcp_launch_sizes(const struct mcp_launch *launch)
 {
-    for (int i = 0; i < launch->op->num_reads; i++) {
-        const struct mcp_buffer *buffer =
-            mcp_operand_buffer(launch->rank->program, launch->type, launch->op->reads[i]);
-        if (buffer->dtype == MCP_I32)
-            return launch->reads[i];
-    }
-    return NULL;
+    const int read = mcp_op_expert_sizes(launch->rank->program, launch->type, launch->op);
+    return read < 0 ? NULL : launch->reads[read];
 }
 
 int64_t mcp_expert_rows(const struct mcp_launch *launch, const int32_t *sizes, int64_t expert)

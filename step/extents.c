@@ -89,9 +89,7 @@ static enum mcp_status check_one(const struct judged *at, struct mcp_operand ope
 static enum mcp_status check_bias(const struct judged *at)
 {
     const struct mcp_op *op = at->op;
-    const bool fused =
-        op->function == MCP_FN_MATMUL_NT_BIAS || op->function == MCP_FN_MATMUL_NT_GELU;
-    if (!fused || op->dims[5] == 0)
+    if (!mcp_op_has_epilogue(op) || op->dims[5] == 0)
         return MCP_OK;
     const int64_t there =
         elements_of(at, op->reads[1]) - mcp_weight_offset(at->type, (int)op->dims[5] - 1, 0);
@@ -121,16 +119,7 @@ static enum mcp_status check_product(const struct judged *at, struct extents e)
     return check_bias(at);
 }
 
-/* Rows of experts are expected, not found: I32 counts say how many there are. */
-static bool is_of_experts(const struct judged *at)
-{
-    for (int i = 0; i < at->op->num_reads; i++)
-        if (mcp_operand_buffer(at->program, at->type, at->op->reads[i])->dtype == MCP_I32)
-            return true;
-    return false;
-}
-
-/* Rows and columns are elements of some operand. */
+/* Rows and columns are elements of some operand. Rows of experts are expected, not found. */
 static bool has_rows(const struct judged *at)
 {
     switch (at->op->function) {
@@ -149,7 +138,7 @@ static bool has_rows(const struct judged *at)
     case MCP_FN_ZERO:
     case MCP_FN_SUM_SQUARES:
     case MCP_FN_ADAM:
-        return !is_of_experts(at);
+        return mcp_op_expert_sizes(at->program, at->type, at->op) < 0;
     default:
         return false;
     }

@@ -41,6 +41,20 @@ const struct mcp_buffer *mcp_operand_buffer(const struct mcp_program *program,
     return &type->buffers[operand.space][operand.index];
 }
 
+int mcp_op_expert_sizes(const struct mcp_program *program, const struct mcp_layer_type *type,
+                        const struct mcp_op *op)
+{
+    for (int i = 0; i < op->num_reads; i++)
+        if (mcp_operand_buffer(program, type, op->reads[i])->dtype == MCP_I32)
+            return i;
+    return -1;
+}
+
+bool mcp_op_has_epilogue(const struct mcp_op *op)
+{
+    return op->function == MCP_FN_MATMUL_NT_BIAS || op->function == MCP_FN_MATMUL_NT_GELU;
+}
+
 /* Elements of a buffer. */
 struct range {
     int64_t first, count;

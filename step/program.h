@@ -258,6 +258,11 @@ struct mcp_program {
 const struct mcp_buffer *mcp_operand_buffer(const struct mcp_program *program,
                                             const struct mcp_layer_type *type,
                                             struct mcp_operand operand);
+/* Which of the op's reads says how many rows each expert has: a buffer of I32. -1: none. */
+int mcp_op_expert_sizes(const struct mcp_program *program, const struct mcp_layer_type *type,
+                        const struct mcp_op *op);
+/* Can the op add a bias as it stores, the part dims[5] - 1 of the weights? */
+bool mcp_op_has_epilogue(const struct mcp_op *op);
 
 /* Are elements of `at` that `reader` reads other ones than `writer` writes? Known of sums of
  * squares and all-reduces of a layer's flat buffers, whose dims say which (step/function.h);

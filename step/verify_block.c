@@ -124,9 +124,7 @@ static enum mcp_status check_ranges(const struct judged *at, int op)
                     self->num_writes, self->num_waits);
     if (self->weight != MCP_NO_WEIGHT && self->weight >= at->type->num_weights)
         return fail(at, op, "weight %d of %d", self->weight, at->type->num_weights);
-    bool has_epilogue =
-        self->function == MCP_FN_MATMUL_NT_BIAS || self->function == MCP_FN_MATMUL_NT_GELU;
-    if (has_epilogue && self->dims[5] > at->type->num_weights)
+    if (mcp_op_has_epilogue(self) && self->dims[5] > at->type->num_weights)
         return fail(at, op, "bias %lld of %d weights", (long long)self->dims[5],
                     at->type->num_weights);
     for (int i = 0; i < MCP_MAX_DIMS; i++)

@@ -65,7 +65,7 @@ Test(gpu_check, all_parts_run_on_a_fake)
 /* --- scripts in the place of programs --- */
 
 /* Fails where $BREAK says so, else leaves what a run leaves. */
-static const char stub[] =
+static const char scripts[] =
     "cat > @/mcpplan << 'END'\n"
     "#!/bin/sh\n"
     "case \"${0##*/} $*\" in *$BREAK*) echo before >&2; echo \"why: $1\" >&2; exit 7; esac\n"
@@ -129,7 +129,7 @@ ParameterizedTest(struct check_case *c, gpu_check, ends)
     const struct place at = place_new();
     const char *set = mcp_starts_with(c->settings, "rm ") ? "" : "export ";
     const int status =
-        shell(&at, mcp_format(at.arena, "%s%s%s\ntools/gpu_check.sh @", stub, set, c->settings));
+        shell(&at, mcp_format(at.arena, "%s%s%s\ntools/gpu_check.sh @", scripts, set, c->settings));
     const char *said =
         mcp_format(at.arena, "%s%s", place_content(&at, "said"), place_content(&at, "out"));
     cr_expect(eq(int, status, c->status), "%s: %s", c->name, said);
@@ -142,9 +142,9 @@ Test(gpu_check, is_told_where)
     const struct place at = place_new();
     cr_expect(eq(int, shell(&at, "tools/gpu_check.sh"), 2));
     cr_expect(strstr(place_content(&at, "said"), "usage: tools/gpu_check.sh BUILD") != NULL);
-    cr_expect(
-        eq(int, shell(&at, mcp_format(at.arena, "%ss=$PWD/tools/gpu_check.sh; cd @ && $s @", stub)),
-           2));
+    cr_expect(eq(
+        int, shell(&at, mcp_format(at.arena, "%ss=$PWD/tools/gpu_check.sh; cd @ && $s @", scripts)),
+        2));
     cr_expect(strstr(place_content(&at, "said"), "there is no examples/text here") != NULL);
     place_leave(&at);
 }

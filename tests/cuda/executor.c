@@ -2,7 +2,7 @@
  * with begins here, before its main(), as the environment says:
  *     FAKE_DEVICES=2           of the machine; 1 where nothing is said
  *     FAKE_DEVICE_BYTES=...    of each; 1 GiB
- *     FAKE_FOLDER=/tmp/x       where ranks exchange what transfers carry: for several processes
+ *     FAKE_FOLDER=F            where ranks exchange what transfers carry: for several processes
  *     FAKE_NOTICES=1           NCCL notices that peers have died or failed; else it waits
  *     FAKE_FAIL_COLLECTIVE=9   this rank's share of its 9th collective fails, from 0
  *     FAKE_FAIL_KERNEL=9       its 9th kernel touches what is not there
