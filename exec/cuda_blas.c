@@ -8,14 +8,16 @@
 
 #include <cublasLt.h>
 
+#include <assert.h>
 #include <string.h>
 
 /* What an algorithm is chosen by; compared byte by byte, so without gaps. */
 struct shape {
     int64_t m, n, k;
+    int64_t a_stride, b_stride;
     int32_t alignment[5]; /* bytes: of a, b, c, the bias, what comes before GELU; 0: none */
-    unsigned char type, c_type;
-    unsigned char a_transposed, b_transposed;
+    unsigned char a_type, b_type, c_type; /* the library's */
+    unsigned char transposed;             /* 1 of a, 2 of b */
 };
 
 /* A shape falls into a row of slots, and takes the place of an old one where that is full: shapes
@@ -88,9 +90,18 @@ enum mcp_status mcp_cuda_blas_open(struct mcp_arena *arena, int64_t workspace_by
                  "starting", err);
 }
 
-static cudaDataType type_of(enum mcp_dtype dtype)
+static cudaDataType type_of(const struct mcp_cuda_matrix *matrix)
 {
-    return dtype == MCP_F32 ? CUDA_R_32F : dtype == MCP_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+    switch (matrix->dtype) {
+    case MCP_F32:
+        return CUDA_R_32F;
+    case MCP_BF16:
+        return CUDA_R_16BF;
+    case MCP_F8:
+        return matrix->is_e5m2 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
+    default:
+        return CUDA_R_16F;
+    }
 }
 
 static bool is_number(enum mcp_dtype dtype)
@@ -98,10 +109,16 @@ static bool is_number(enum mcp_dtype dtype)
     return dtype == MCP_F32 || dtype == MCP_BF16 || dtype == MCP_F16;
 }
 
+static bool types_fit(const struct mcp_cuda_product *p)
+{
+    const bool eight = p->a.dtype == MCP_F8;
+    const bool c_fits = p->c.dtype == MCP_F32 || p->c.dtype == (eight ? MCP_BF16 : p->a.dtype);
+    return (eight || is_number(p->a.dtype)) && p->b.dtype == p->a.dtype && c_fits;
+}
+
 static enum mcp_status check_types(const struct mcp_cuda_product *p, struct mcp_error *err)
 {
-    bool c_fits = p->c.dtype == MCP_F32 || p->c.dtype == p->a.dtype;
-    if (is_number(p->a.dtype) && p->b.dtype == p->a.dtype && c_fits)
+    if (types_fit(p))
         return MCP_OK;
     return mcp_fail(err, MCP_RUN_FAILURE, "cuBLASLt has no product of %s and %s into %s",
                     mcp_dtype_names[p->a.dtype], mcp_dtype_names[p->b.dtype],
@@ -130,6 +147,37 @@ static enum mcp_status check_epilogue(const struct mcp_cuda_product *p, struct m
     return MCP_OK;
 }
 
+/* From row to row as it lies, of what the product takes as [rows][columns]. */
+static int64_t stride_of(const struct mcp_cuda_matrix *matrix, int64_t rows, int64_t columns)
+{
+    return matrix->stride != 0 ? matrix->stride : matrix->transposed ? rows : columns;
+}
+
+/* An operand of 8 bits, or what such a product leaves. */
+static bool is_aligned(const struct mcp_cuda_matrix *matrix, int64_t stride)
+{
+    return (uintptr_t)matrix->data % 16 == 0 &&
+           stride * (int64_t)mcp_dtype_bytes(matrix->dtype) % 16 == 0;
+}
+
+/* The library would say no more than that it has none. */
+static enum mcp_status check_eight(const struct mcp_cuda_product *p, struct mcp_error *err)
+{
+    if (p->a.dtype != MCP_F8)
+        return MCP_OK;
+    assert(p->a.scale != NULL && p->b.scale != NULL);
+    if (!p->a.transposed && p->b.transposed && !(p->a.is_e5m2 && p->b.is_e5m2) &&
+        !has_epilogue(p) && (p->m | p->n | p->k) % 16 == 0 &&
+        is_aligned(&p->a, stride_of(&p->a, p->m, p->k)) &&
+        is_aligned(&p->b, stride_of(&p->b, p->k, p->n)) && is_aligned(&p->c, p->n))
+        return MCP_OK;
+    return mcp_fail(err, MCP_RUN_FAILURE,
+                    "cuBLASLt's products in 8 bits are of rows along what is summed over, of "
+                    "multiples of 16 bytes, one of E4M3 at least, without an epilogue; this one of "
+                    "%lld x %lld x %lld is not",
+                    (long long)p->m, (long long)p->n, (long long)p->k);
+}
+
 static int32_t alignment_of(const void *data)
 {
     uintptr_t bits = (uintptr_t)data | 256;
@@ -143,6 +191,8 @@ static struct shape shape_of(const struct mcp_cuda_product *p)
     shape.m = p->m;
     shape.n = p->n;
     shape.k = p->k;
+    shape.a_stride = stride_of(&p->a, p->m, p->k);
+    shape.b_stride = stride_of(&p->b, p->k, p->n);
     shape.alignment[0] = alignment_of(p->a.data);
     shape.alignment[1] = alignment_of(p->b.data);
     shape.alignment[2] = alignment_of(p->c.data);
@@ -150,10 +200,10 @@ static struct shape shape_of(const struct mcp_cuda_product *p)
         shape.alignment[3] = alignment_of(p->bias.data);
     if (p->before_gelu.data != NULL)
         shape.alignment[4] = alignment_of(p->before_gelu.data);
-    shape.type = (unsigned char)p->a.dtype;
-    shape.c_type = (unsigned char)p->c.dtype;
-    shape.a_transposed = p->a.transposed;
-    shape.b_transposed = p->b.transposed;
+    shape.a_type = (unsigned char)type_of(&p->a);
+    shape.b_type = (unsigned char)type_of(&p->b);
+    shape.c_type = (unsigned char)type_of(&p->c);
+    shape.transposed = (unsigned char)(p->a.transposed + 2 * p->b.transposed);
     return shape;
 }
 
@@ -182,23 +232,35 @@ static enum mcp_status set_transposed(cublasLtMatmulDesc_t description,
                  "describing a product", err);
 }
 
-static enum mcp_status set_pointer(cublasLtMatmulDesc_t description,
-                                   cublasLtMatmulDescAttributes_t which, const void *pointer,
-                                   struct mcp_error *err)
-{
-    if (pointer == NULL)
-        return MCP_OK;
-    return check(cublasLtMatmulDescSetAttribute(description, which, &pointer, sizeof pointer),
-                 "describing an epilogue", err);
-}
-
-/* Where this product's lie: an algorithm is chosen for their alignment. */
+/* Where this product's bias, further result and scales lie: algorithms are chosen for alignments
+ * alone. The library's first matrix is our second. */
 static enum mcp_status point(cublasLtMatmulDesc_t description, const struct mcp_cuda_product *p,
                              struct mcp_error *err)
 {
-    MCP_TRY(set_pointer(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p->bias.data, err));
-    return set_pointer(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p->before_gelu.data,
-                       err);
+    const struct {
+        cublasLtMatmulDescAttributes_t which;
+        const void *at;
+    } all[] = {{CUBLASLT_MATMUL_DESC_BIAS_POINTER, p->bias.data},
+               {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p->before_gelu.data},
+               {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p->b.scale},
+               {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p->a.scale}};
+    for (size_t i = 0; i < MCP_COUNT_OF(all); i++)
+        if (all[i].at != NULL)
+            MCP_TRY(check(cublasLtMatmulDescSetAttribute(description, all[i].which, &all[i].at,
+                                                         sizeof all[i].at),
+                          "describing an operand", err));
+    return MCP_OK;
+}
+
+static enum mcp_status describe_eight(cublasLtMatmulDesc_t description,
+                                      const struct mcp_cuda_product *p, struct mcp_error *err)
+{
+    const int8_t fast = 0;
+    if (p->a.dtype != MCP_F8)
+        return MCP_OK;
+    return check(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast,
+                                                sizeof fast),
+                 "describing a product in 8 bits", err);
 }
 
 static enum mcp_status describe_epilogue(cublasLtMatmulDesc_t description,
@@ -217,7 +279,7 @@ static enum mcp_status describe_epilogue(cublasLtMatmulDesc_t description,
         MCP_TRY(check(cublasLtMatmulDescSetAttribute(
                           description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p->n, sizeof p->n),
                       "describing an epilogue", err));
-    return point(description, p, err);
+    return MCP_OK;
 }
 
 /* Of a row-major [rows][columns], or where it lies transposed [columns][rows]. */
@@ -226,8 +288,8 @@ static enum mcp_status new_layout(const struct mcp_cuda_matrix *matrix, int64_t 
                                   struct mcp_error *err)
 {
     int64_t wide = matrix->transposed ? rows : columns, tall = matrix->transposed ? columns : rows;
-    return check(cublasLtMatrixLayoutCreate(out, type_of(matrix->dtype), (uint64_t)wide,
-                                            (uint64_t)tall, wide),
+    return check(cublasLtMatrixLayoutCreate(out, type_of(matrix), (uint64_t)wide, (uint64_t)tall,
+                                            stride_of(matrix, rows, columns)),
                  "describing a matrix", err);
 }
 
@@ -240,6 +302,8 @@ static enum mcp_status describe(struct choice *choice, const struct mcp_cuda_pro
     MCP_TRY(set_transposed(choice->description, CUBLASLT_MATMUL_DESC_TRANSA, p->b.transposed, err));
     MCP_TRY(set_transposed(choice->description, CUBLASLT_MATMUL_DESC_TRANSB, p->a.transposed, err));
     MCP_TRY(describe_epilogue(choice->description, p, err));
+    MCP_TRY(describe_eight(choice->description, p, err));
+    MCP_TRY(point(choice->description, p, err));
     MCP_TRY(new_layout(&p->a, p->m, p->k, &choice->a, err));
     MCP_TRY(new_layout(&p->b, p->k, p->n, &choice->b, err));
     return new_layout(&p->c, p->m, p->n, &choice->c, err);
@@ -265,8 +329,8 @@ static enum mcp_status set_alignments(const struct mcp_cuda_blas *blas, const st
 static enum mcp_status set_sums(const struct mcp_cuda_blas *blas, const struct shape *shape,
                                 struct mcp_error *err)
 {
-    const uint32_t schemes = shape->c_type == MCP_F32 ? CUBLASLT_REDUCTION_SCHEME_MASK
-                                                      : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const uint32_t schemes = shape->c_type == CUDA_R_32F ? CUBLASLT_REDUCTION_SCHEME_MASK
+                                                         : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     return check(cublasLtMatmulPreferenceSetAttribute(blas->preference,
                                                       CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                       &schemes, sizeof schemes),
@@ -310,6 +374,7 @@ enum mcp_status mcp_cuda_blas_multiply(struct mcp_cuda_blas *blas, const struct 
     const float one = 1, beta = p->accumulate ? 1 : 0;
     MCP_TRY(check_types(p, err));
     MCP_TRY(check_epilogue(p, err));
+    MCP_TRY(check_eight(p, err));
     if (p->m == 0 || p->n == 0 || (p->k == 0 && p->accumulate))
         return MCP_OK;
     if (p->k == 0)

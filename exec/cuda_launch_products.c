@@ -4,7 +4,7 @@
 
 static struct mcp_cuda_matrix matrix_of(struct mcp_view view, bool transposed)
 {
-    return (struct mcp_cuda_matrix){view.data, view.dtype, transposed};
+    return mcp_cuda_matrix_of(view.data, view.dtype, transposed);
 }
 
 /* Of one local expert, or of a dense layer (expert 0): its weights from the first row that

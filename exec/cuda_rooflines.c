@@ -172,12 +172,13 @@ static enum mcp_status queue_product(struct bench *b, const struct timed *self,
 {
     const int64_t n = b->options.product_size;
     const int64_t bytes = n * n * (int64_t)mcp_dtype_bytes(self->dtype);
-    const struct mcp_cuda_product product = {.m = n,
-                                             .n = n,
-                                             .k = n,
-                                             .a = {b->from, self->dtype, false},
-                                             .b = {b->from + bytes, self->dtype, true},
-                                             .c = {b->to, self->dtype, false}};
+    const struct mcp_cuda_product product = {
+        .m = n,
+        .n = n,
+        .k = n,
+        .a = mcp_cuda_matrix_of(b->from, self->dtype, false),
+        .b = mcp_cuda_matrix_of(b->from + bytes, self->dtype, true),
+        .c = mcp_cuda_matrix_of(b->to, self->dtype, false)};
     void *stream = mcp_cuda_backend_queue(b->backend, self->stream)->stream;
     return mcp_cuda_blas_multiply(b->blas, &product, stream, err);
 }

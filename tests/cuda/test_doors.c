@@ -76,13 +76,14 @@ ParameterizedTest(struct case_product *c, doors, product)
     fake_begin(1, 1 << 26);
     cr_assert(mcp_cuda_new_stream(arena, false, &stream, &err) == MCP_OK, "%s", err.text);
     cr_assert(mcp_cuda_blas_open(arena, 1 << 20, &blas, &err) == MCP_OK, "%s", err.text);
-    const struct mcp_cuda_product product = {.m = c->m,
-                                             .n = c->n,
-                                             .k = c->k,
-                                             .a = {put(arena, a, stream), MCP_F32, c->a_transposed},
-                                             .b = {put(arena, b, stream), MCP_F32, c->b_transposed},
-                                             .c = {put(arena, out, stream), MCP_F32, false},
-                                             .accumulate = c->accumulate};
+    const struct mcp_cuda_product product = {
+        .m = c->m,
+        .n = c->n,
+        .k = c->k,
+        .a = mcp_cuda_matrix_of(put(arena, a, stream), MCP_F32, c->a_transposed),
+        .b = mcp_cuda_matrix_of(put(arena, b, stream), MCP_F32, c->b_transposed),
+        .c = mcp_cuda_matrix_of(put(arena, out, stream), MCP_F32, false),
+        .accumulate = c->accumulate};
     for (int twice = 0; twice < 2 - c->accumulate; twice++) /* chosen, then found again */
         cr_assert(mcp_cuda_blas_multiply(blas, &product, stream, &err) == MCP_OK, "%s: %s", c->name,
                   err.text);
@@ -157,16 +158,15 @@ ParameterizedTest(struct case_epilogue *c, doors, epilogue)
     cr_assert(mcp_cuda_new_stream(arena, false, &stream, &err) == MCP_OK, "%s", err.text);
     cr_assert(mcp_cuda_blas_open(arena, 1 << 20, &blas, &err) == MCP_OK, "%s", err.text);
     struct mcp_cuda_product product = {.m = c->m, .n = c->n, .k = c->k};
-    product.a = (struct mcp_cuda_matrix){put(arena, of.a, stream), MCP_F32, false};
-    product.b = (struct mcp_cuda_matrix){put(arena, of.b, stream), MCP_F32, true};
-    product.c = (struct mcp_cuda_matrix){put(arena, of.out, stream), MCP_F32, false};
+    product.a = mcp_cuda_matrix_of(put(arena, of.a, stream), MCP_F32, false);
+    product.b = mcp_cuda_matrix_of(put(arena, of.b, stream), MCP_F32, true);
+    product.c = mcp_cuda_matrix_of(put(arena, of.out, stream), MCP_F32, false);
     void *biases[2] = {put(arena, of.a, stream), put(arena, of.bias, stream)};
     if (c->gelu)
-        product.before_gelu =
-            (struct mcp_cuda_matrix){put(arena, of.before, stream), MCP_F32, false};
+        product.before_gelu = mcp_cuda_matrix_of(put(arena, of.before, stream), MCP_F32, false);
     for (int i = 0; i < 2; i++) {
         if (c->biased)
-            product.bias = (struct mcp_cuda_matrix){biases[i], MCP_F32, false};
+            product.bias = mcp_cuda_matrix_of(biases[i], MCP_F32, false);
         cr_expect(eq(int, (int)mcp_cuda_blas_multiply(blas, &product, stream, &err), (int)c->want),
                   "%s: %s", c->name, err.text);
     }
@@ -177,6 +177,148 @@ ParameterizedTest(struct case_epilogue *c, doors, epilogue)
     cr_assert(mcp_cuda_finish_stream(stream, &err) == MCP_OK, "%s", err.text);
     if (c->want == MCP_OK)
         compare_epilogue(c, &of);
+    mcp_arena_free(arena);
+    cr_expect(eq(int, fake_end(), 0));
+}
+
+/* --- products in 8 bits --- */
+
+enum { MOST_BYTES = 80 * 80, NUM_CODES = 7 };
+/* Numbers that both formats have, and their bytes without a sign: E4M3, E5M2. Sums of their products
+ * are exact in fp32, and not in 16 bits. */
+static const struct {
+    float value;
+    uint8_t byte[2];
+} codes[NUM_CODES] = {{0, {0, 0}},          {0.5F, {0x30, 0x38}}, {1, {0x38, 0x3c}},
+                      {1.5F, {0x3c, 0x3e}}, {2, {0x40, 0x40}},    {3, {0x44, 0x42}},
+                      {256, {0x78, 0x5c}}};
+
+struct case_eight {
+    char name[48];
+    int m, n, k;
+    int a_stride, b_stride; /* 0: as many as columns */
+    bool a_is_e5m2, b_is_e5m2, accumulate;
+    enum mcp_dtype c;
+    int shift; /* bytes by which the first operand lies off */
+    bool a_transposed, b_is_not;
+    enum mcp_status want;
+};
+ParameterizedTestParameters(doors, eight)
+{
+    static struct case_eight cases[] = {
+        {"forward", 32, 48, 16, .c = MCP_BF16},
+        {"forward of some rows of weights", 16, 32, 48, .b_stride = 64, .c = MCP_F32},
+        {"input gradient", 16, 32, 48, .a_is_e5m2 = true, .c = MCP_BF16},
+        {"input gradient of some columns", 16, 32, 16, .b_stride = 80, .a_is_e5m2 = true,
+         .c = MCP_BF16},
+        {"weight gradient", 48, 16, 32, .a_is_e5m2 = true, .accumulate = true, .c = MCP_F32},
+        {"weight gradient in bf16", 16, 16, 16, .a_stride = 32, .a_is_e5m2 = true,
+         .accumulate = true, .c = MCP_BF16},
+        {"gradients second", 16, 16, 32, .b_is_e5m2 = true, .c = MCP_F32},
+        {"no rows", 0, 32, 16, .c = MCP_BF16},
+        {"both E5M2", 16, 16, 16, .a_is_e5m2 = true, .b_is_e5m2 = true, .c = MCP_BF16,
+         .want = MCP_RUN_FAILURE},
+        {"rows of 24", 16, 16, 24, .c = MCP_BF16, .want = MCP_RUN_FAILURE},
+        {"24 rows", 24, 16, 16, .c = MCP_BF16, .want = MCP_RUN_FAILURE},
+        {"24 columns", 16, 24, 16, .c = MCP_BF16, .want = MCP_RUN_FAILURE},
+        {"rows 40 apart", 16, 16, 16, .a_stride = 40, .c = MCP_BF16, .want = MCP_RUN_FAILURE},
+        {"an odd place", 16, 16, 16, .c = MCP_BF16, .shift = 8, .want = MCP_RUN_FAILURE},
+        {"transposed", 16, 16, 16, .c = MCP_F32, .a_transposed = true, .want = MCP_RUN_FAILURE},
+        {"not transposed", 16, 16, 16, .c = MCP_F32, .b_is_not = true, .want = MCP_RUN_FAILURE},
+        {"into fp16", 16, 16, 16, .c = MCP_F16, .want = MCP_RUN_FAILURE},
+    };
+    return cr_make_param_array(struct case_eight, cases, sizeof cases / sizeof *cases);
+}
+
+struct eight_numbers {
+    float a[MOST_BYTES], b[MOST_BYTES]; /* what bytes are, as they lie, without scales */
+    uint8_t a_bytes[MOST_BYTES], b_bytes[MOST_BYTES];
+    float out[MOST_BYTES];
+    uint16_t out_bf16[MOST_BYTES];
+    float scales[2];
+};
+
+static void fill_eight(const struct case_eight *c, struct eight_numbers *of)
+{
+    *of = (struct eight_numbers){.scales = {0.25F, 8}};
+    for (int i = 0; i < MOST_BYTES; i++) {
+        const int x = (7 * i + i / 11) % NUM_CODES, y = (5 * i + i / 13) % NUM_CODES;
+        const bool minus = i % 3 == 0;
+        of->a[i] = minus ? -codes[x].value : codes[x].value;
+        of->a_bytes[i] = (uint8_t)(codes[x].byte[c->a_is_e5m2] | (minus ? 0x80 : 0));
+        of->b[i] = codes[y].value;
+        of->b_bytes[i] = codes[y].byte[c->b_is_e5m2];
+        of->out[i] = 1;
+        of->out_bf16[i] = mcp_to_bf16(1);
+    }
+}
+
+static void compare_eight(const struct case_eight *c, const struct eight_numbers *of)
+{
+    const int a_stride = c->a_stride != 0 ? c->a_stride : c->k;
+    const int b_stride = c->b_stride != 0 ? c->b_stride : c->k;
+    for (int i = 0; i < c->m; i++)
+        for (int j = 0; j < c->n; j++) {
+            float sum = 0;
+            for (int l = 0; l < c->k; l++)
+                sum += of->a[i * a_stride + l] * of->b[j * b_stride + l];
+            const float want = (c->accumulate ? 1 : 0) + 0.25F * 8 * sum;
+            const int at = i * c->n + j;
+            if (c->c == MCP_F32)
+                cr_expect(eq(flt, of->out[at], want), "%s", c->name);
+            else
+                cr_expect(eq(int, of->out_bf16[at], mcp_to_bf16(want)), "%s", c->name);
+        }
+    cr_expect(eq(flt, of->out[c->c == MCP_F32 ? c->m * c->n : 0], 1), "%s: what lies behind",
+              c->name);
+    cr_expect(eq(int, of->out_bf16[c->c == MCP_F32 ? 0 : c->m * c->n], mcp_to_bf16(1)),
+              "%s: what lies behind", c->name);
+}
+
+static void *put_bytes(struct mcp_arena *arena, const void *from, size_t bytes, void *stream)
+{
+    void *memory;
+    cr_assert(mcp_cuda_new_memory(arena, (int64_t)bytes, &memory, NULL) == MCP_OK);
+    cr_assert(mcp_cuda_copy(memory, from, (int64_t)bytes, stream, NULL) == MCP_OK);
+    return memory;
+}
+
+/* With other scales first, whose place the algorithm was chosen with. */
+ParameterizedTest(struct case_eight *c, doors, eight)
+{
+    struct mcp_arena *arena = mcp_arena_new();
+    struct mcp_error err = {""};
+    struct mcp_cuda_blas *blas;
+    struct eight_numbers *of = MCP_NEW(arena, struct eight_numbers);
+    void *stream;
+    fill_eight(c, of);
+    fake_begin(1, 1 << 26);
+    cr_assert(mcp_cuda_new_stream(arena, false, &stream, &err) == MCP_OK, "%s", err.text);
+    cr_assert(mcp_cuda_blas_open(arena, 1 << 20, &blas, &err) == MCP_OK, "%s", err.text);
+    char *a = put_bytes(arena, of->a_bytes, sizeof of->a_bytes, stream);
+    char *b = put_bytes(arena, of->b_bytes, sizeof of->b_bytes, stream);
+    char *scales = put_bytes(arena, of->scales, sizeof of->scales, stream);
+    const bool wide = c->c == MCP_F32;
+    const size_t out_bytes = wide ? sizeof of->out : sizeof of->out_bf16;
+    void *out = put_bytes(arena, wide ? (void *)of->out : (void *)of->out_bf16, out_bytes, stream);
+    struct mcp_cuda_product product = {
+        .m = c->m,
+        .n = c->n,
+        .k = c->k,
+        .a = {a + c->shift, MCP_F8, c->a_transposed, c->a_stride, scales, c->a_is_e5m2},
+        .b = {b, MCP_F8, !c->b_is_not, c->b_stride, scales, c->b_is_e5m2},
+        .c = mcp_cuda_matrix_of(out, c->c, false),
+        .accumulate = c->accumulate};
+    for (int i = c->accumulate; i < 2; i++) {
+        product.b.scale = scales + i * (int)sizeof(float);
+        cr_expect(eq(int, (int)mcp_cuda_blas_multiply(blas, &product, stream, &err), (int)c->want),
+                  "%s: %s", c->name, err.text);
+    }
+    cr_assert(mcp_cuda_copy(wide ? (void *)of->out : (void *)of->out_bf16, out, (int64_t)out_bytes,
+                            stream, &err) == MCP_OK);
+    cr_assert(mcp_cuda_finish_stream(stream, &err) == MCP_OK, "%s", err.text);
+    if (c->want == MCP_OK)
+        compare_eight(c, of);
     mcp_arena_free(arena);
     cr_expect(eq(int, fake_end(), 0));
 }
@@ -207,7 +349,7 @@ Test(doors, an_algorithm_is_asked_for_once)
     cr_assert(mcp_cuda_new_stream(arena, false, &stream, &err) == MCP_OK, "%s", err.text);
     cr_assert(mcp_cuda_blas_open(arena, 1 << 20, &blas, &err) == MCP_OK, "%s", err.text);
     cr_assert(mcp_cuda_new_memory(arena, 1 << 20, &memory, &err) == MCP_OK, "%s", err.text);
-    const struct mcp_cuda_matrix numbers = {memory, MCP_F32, false};
+    const struct mcp_cuda_matrix numbers = mcp_cuda_matrix_of(memory, MCP_F32, false);
     const int before = fake_algorithms_chosen();
     for (int i = 0; i < 2 * SIDE * SIDE; i++) {
         const struct mcp_cuda_product product = {.m = STEP * (1 + i % SIDE),
@@ -246,9 +388,9 @@ Test(doors, sums_are_in_fp32)
     const struct mcp_cuda_product product = {.m = 1,
                                              .n = 1,
                                              .k = 4,
-                                             .a = {memory[0], MCP_BF16, false},
-                                             .b = {memory[1], MCP_BF16, false},
-                                             .c = {memory[2], MCP_BF16, false}};
+                                             .a = mcp_cuda_matrix_of(memory[0], MCP_BF16, false),
+                                             .b = mcp_cuda_matrix_of(memory[1], MCP_BF16, false),
+                                             .c = mcp_cuda_matrix_of(memory[2], MCP_BF16, false)};
     cr_assert(mcp_cuda_blas_multiply(blas, &product, stream, &err) == MCP_OK, "%s", err.text);
     cr_assert(mcp_cuda_copy(bits[2], memory[2], sizeof bits[2], stream, &err) == MCP_OK);
     cr_assert(mcp_cuda_finish_stream(stream, &err) == MCP_OK, "%s", err.text);

@@ -2,7 +2,9 @@
  *
  * As the library has it: column-major; descriptors are read at the call; an algorithm is for
  * the types, transpositions, epilogue, shapes and alignments that it was asked for; the workspace
- * is the library's while it runs (it is overwritten here). */
+ * is the library's while it runs (it is overwritten here). Operands of 8 bits are taken as Hopper
+ * takes them, transposed the first and not the second, aligned to 16 in all they have; their
+ * scales are read when the product runs. */
 #include "cublasLt.h"
 #include "exec/half.h"
 #include "tests/cuda/fake/parts.h"
@@ -27,6 +29,8 @@ struct description {
     const char *bias; /* [rows of D] */
     char *aux;        /* as D, but its stride */
     int64_t aux_stride;
+    const float *a_scale, *b_scale;
+    int8_t fast; /* sums of 8 bit products lose digits */
 };
 
 struct preference {
@@ -135,6 +139,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
         {CUBLASLT_MATMUL_DESC_BIAS_POINTER, &d->bias, sizeof d->bias},
         {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &d->aux, sizeof d->aux},
         {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &d->aux_stride, sizeof d->aux_stride},
+        {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &d->a_scale, sizeof d->a_scale},
+        {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &d->b_scale, sizeof d->b_scale},
+        {CUBLASLT_MATMUL_DESC_FAST_ACCUM, &d->fast, sizeof d->fast},
     };
     size_t i = 0, count = sizeof known / sizeof *known;
     while (i < count && known[i].attribute != attribute)
@@ -147,10 +154,21 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static bool is_eight(cudaDataType_t type)
+{
+    return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
+static size_t bytes_of(cudaDataType_t type)
+{
+    return is_eight(type) ? 1 : type == CUDA_R_32F ? 4 : 2;
+}
+
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type,
                                           uint64_t rows, uint64_t columns, int64_t stride)
 {
-    if (stride < (int64_t)rows || (type != CUDA_R_32F && type != CUDA_R_16BF && type != CUDA_R_16F))
+    if (stride < (int64_t)rows ||
+        (type != CUDA_R_32F && type != CUDA_R_16BF && type != CUDA_R_16F && !is_eight(type)))
         return CUBLAS_STATUS_INVALID_VALUE;
     struct layout *layout = new_object(sizeof *layout);
     *layout = (struct layout){type, (size_t)rows, (size_t)columns, (size_t)stride};
@@ -260,6 +278,24 @@ static bool epilogue_fits(const struct product *p)
                              how->aux_stride >= (int64_t)p->d.rows));
 }
 
+static bool is_multiple_of_16(const struct layout *l)
+{
+    return l->rows % 16 == 0 && l->columns % 16 == 0 && l->stride * bytes_of(l->type) % 16 == 0;
+}
+
+/* Scales are there where they are read, and nowhere else. */
+static bool types_fit(const struct product *p)
+{
+    const cudaDataType_t a = p->a.type, b = p->b.type, d = p->d.type;
+    if (!is_eight(a))
+        return a == b && (d == a || d == CUDA_R_32F) && p->how.a_scale == NULL &&
+               p->how.b_scale == NULL;
+    return is_eight(b) && (a == CUDA_R_8F_E4M3 || b == CUDA_R_8F_E4M3) &&
+           (d == CUDA_R_32F || d == CUDA_R_16BF || d == CUDA_R_16F) && p->how.a_transposed &&
+           !p->how.b_transposed && is_multiple_of_16(&p->a) && is_multiple_of_16(&p->b) &&
+           is_multiple_of_16(&p->d) && (!has_bias(p) || d != CUDA_R_32F);
+}
+
 static bool fits(const struct product *p)
 {
     const struct layout *a = &p->a, *b = &p->b;
@@ -268,8 +304,7 @@ static bool fits(const struct product *p)
     size_t k_of_b = p->how.b_transposed ? b->columns : b->rows;
     size_t n = p->how.b_transposed ? b->rows : b->columns;
     return m > 0 && n > 0 && k > 0 && k == k_of_b && p->d.rows == m && p->d.columns == n &&
-           a->type == b->type && (p->d.type == a->type || p->d.type == CUDA_R_32F) &&
-           epilogue_fits(p);
+           types_fit(p) && epilogue_fits(p);
 }
 
 static struct product product_of(cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a,
@@ -292,6 +327,14 @@ static uint32_t alignment_of(const void *pointer)
     return pointer == NULL ? 0 : (uint32_t)(bits & -bits);
 }
 
+static bool is_aligned_to_16(const struct preference *wish)
+{
+    for (int i = 0; i < 4; i++)
+        if (wish->alignments[i] % 16 != 0)
+            return false;
+    return true;
+}
+
 static _Atomic int chosen;
 
 int fake_algorithms_chosen(void)
@@ -310,7 +353,8 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
     const struct product p = product_of(description, a_layout, b_layout, d_layout);
     const struct preference *wish = (const struct preference *)(void *)preference;
     *found = 0;
-    if (requested < 1 || !fits(&p) || !is_same_layout(c_layout, d_layout))
+    if (requested < 1 || !fits(&p) || !is_same_layout(c_layout, d_layout) ||
+        (is_eight(p.a.type) && !is_aligned_to_16(wish)))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     struct algorithm algorithm = {.shape = shape_of(&p),
                                   .halves = wish->schemes & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE};
@@ -330,8 +374,24 @@ static float half_to_float(cudaDataType_t type, uint16_t bits)
     return type == CUDA_R_16BF ? mcp_from_bf16(bits) : mcp_from_f16(bits);
 }
 
+/* By the definition of both formats (OCP OFP8): of E4M3 all but the largest code are numbers. */
+static float eight_to_float(cudaDataType_t type, uint8_t bits)
+{
+    const int fraction_bits = type == CUDA_R_8F_E4M3 ? 3 : 2, bias = fraction_bits == 3 ? 7 : 15;
+    const int exponent = (bits & 0x7f) >> fraction_bits,
+              fraction = bits & ((1 << fraction_bits) - 1);
+    const bool is_last = exponent == 0x7f >> fraction_bits;
+    const double whole = exponent == 0 ? 0 : 1 << fraction_bits;
+    double value = ldexp(whole + fraction, (exponent > 1 ? exponent : 1) - bias - fraction_bits);
+    if (is_last && (fraction_bits == 2 || fraction == 7))
+        value = fraction_bits == 2 && fraction == 0 ? INFINITY : NAN;
+    return (float)((bits & 0x80) != 0 ? -value : value);
+}
+
 static float number_at(cudaDataType_t type, const char *data, size_t at)
 {
+    if (is_eight(type))
+        return eight_to_float(type, ((const uint8_t *)(const void *)data)[at]);
     return type == CUDA_R_32F ? ((const float *)(const void *)data)[at]
                               : half_to_float(type, ((const uint16_t *)(const void *)data)[at]);
 }
@@ -387,6 +447,11 @@ static float sum_halves(cudaDataType_t type, const float *a, const float *b, siz
     return round_to(type, halves[0]) + round_to(type, halves[1]);
 }
 
+static float scale_of(const float *scale)
+{
+    return scale == NULL ? 1 : *scale;
+}
+
 static void run_product(struct fake_op *op)
 {
     const struct product *p = op->closure;
@@ -395,17 +460,18 @@ static void run_product(struct fake_op *op)
     float *a = unpack(&p->a, p->from_a, p->how.a_transposed); /* [m][k] */
     float *b = unpack(&p->b, p->from_b, p->how.b_transposed); /* [k][n] */
     float *row = malloc(n * sizeof *row);
+    const float alpha = p->alpha * scale_of(p->how.a_scale) * scale_of(p->how.b_scale);
     for (size_t i = 0; i < m; i++) {
         memset(row, 0, n * sizeof *row);
         for (size_t l = 0; l < k; l++)
             for (size_t j = 0; j < n; j++)
                 row[j] += a[i * k + l] * b[l * n + j];
-        for (size_t j = 0; p->halves && j < n; j++)
-            row[j] = sum_halves(p->d.type, a + i * k, b + j, k, n);
+        for (size_t j = 0; (p->halves || p->how.fast) && j < n; j++)
+            row[j] = sum_halves(p->how.fast ? CUDA_R_16BF : p->d.type, a + i * k, b + j, k, n);
         for (size_t j = 0; j < n; j++) {
             size_t at = j * p->d.stride + i;
             float old = p->beta != 0 ? p->beta * number_at(p->d.type, p->to, at) : 0;
-            end_element(p, i, j, p->alpha * row[j] + old);
+            end_element(p, i, j, alpha * row[j] + old);
         }
     }
     if (p->workspace_bytes > 0)
