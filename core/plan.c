@@ -43,6 +43,11 @@ struct mcp_plan mcp_plan_default(void)
     };
 }
 
+bool mcp_plan_gathers_again(const struct mcp_plan *plan)
+{
+    return plan->zero_stage == 3 && plan->reshard_after_forward;
+}
+
 int mcp_plan_world(const struct mcp_plan *plan)
 {
     return plan->tensor_parallel * plan->context_parallel * plan->pipeline_parallel *

@@ -151,6 +151,8 @@ bool mcp_plan_hands_over(const struct mcp_plan *plan, int virtual_stage);
 /* Do the first and the last virtual stage lie on one rank? Then tied weights are one table. */
 bool mcp_plan_ends_meet(const struct mcp_plan *plan);
 
+/* Are weights gathered for each slot that uses them, and given up after it? */
+bool mcp_plan_gathers_again(const struct mcp_plan *plan);
 /* Do backwards of the schedule come in two parts, for all microbatches or some? */
 bool mcp_plan_splits_backward(const struct mcp_plan *plan);
 /* Does the schedule's name say the order, or do only rows? */

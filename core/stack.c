@@ -39,6 +39,7 @@ static const struct field fields[] = {
     RATE(fp8_matmul_frac),
     OTHER(FLAG, fused_casts),
     OTHER(SWITCH, fused_epilogues),
+    OTHER(SWITCH, casts_operands),
     FRAC(tensor_overlap_frac),
     FRAC(data_overlap_frac),
     FRAC(pipeline_overlap_frac),

@@ -49,6 +49,8 @@ struct mcp_stack {
     bool cuda_graph;           /* steps are replayed from graphs */
     bool fused_casts;          /* casts ride on the producers of their inputs */
     bool fused_epilogues;      /* products add biases and apply GELU; false where no file says */
+    bool casts_operands;       /* 8 bit products read what ops of the program cast: it can be run
+                                * as it is written; false where no file says */
     /* overlap: share of the communication hidden when the plan switches it on */
     double tensor_overlap_frac;
     double data_overlap_frac;

@@ -82,7 +82,8 @@ static const char *other_way(const struct mcp_op *op)
 {
     switch (op->function) {
     case MCP_FN_CAST:
-        return ": plan with --precision bf16, fp16 or fp32";
+        return ": plan with --precision bf16, fp16 or fp32, or for a stack with casts_operands, as "
+               "mcpplan-cpu and mcpplan-cuda have";
     case MCP_FN_ATTENTION_UNFUSED_FORWARD:
     case MCP_FN_ATTENTION_UNFUSED_BACKWARD:
         return ": plan with --attention flash2";

@@ -15,7 +15,7 @@ struct mcp_kept_errors {
     struct mcp_piece piece; /* one row */
     void *memory;           /* fp32, in the backend's */
 };
-enum { MCP_KEPT_ERRORS = MCP_MAX_LAYER_BUFFERS - MCP_NUM_LAYER_BUFFERS };
+enum { MCP_KEPT_ERRORS = MCP_LAYER_CAST_WEIGHTS - MCP_NUM_LAYER_BUFFERS };
 
 /* Those of a layer that the rank runs; returns how many. */
 int mcp_kept_errors(struct mcp_arena *arena, const struct mcp_saved_rank *saved, int layer,

@@ -1,6 +1,8 @@
 /* exec/views.c: operands, rows and positions of a launch, as kernels see them. */
 #include "exec/views.h"
 
+#include "step/casts.h"
+
 static struct mcp_view view_of(const struct mcp_launch *launch, struct mcp_operand at, void *data,
                                int64_t bytes)
 {
@@ -62,6 +64,37 @@ const struct mcp_weight *mcp_launch_weight(const struct mcp_launch *launch)
 {
     int part = launch->op->weight;
     return part == MCP_NO_WEIGHT ? NULL : &launch->type->weights[part];
+}
+
+static char *cast_at(const struct mcp_launch *launch, struct mcp_operand at, void *data)
+{
+    const int part = launch->op->weight;
+    const bool alone = part == MCP_NO_WEIGHT || at.space != MCP_SPACE_LAYER;
+    return (char *)data + (alone ? 0 : mcp_cast_weight_offset(launch->type, part));
+}
+
+void *mcp_cast_target(const struct mcp_launch *launch, int index)
+{
+    return cast_at(launch, launch->op->writes[index], launch->writes[index]);
+}
+
+/* Of weights some rows, or of those transposed some columns. */
+struct mcp_cast_view mcp_cast_view(const struct mcp_launch *launch, int index)
+{
+    const struct mcp_op *op = launch->op;
+    const struct mcp_operand at = op->reads[index];
+    char *start = cast_at(launch, at, launch->reads[index]);
+    struct mcp_cast_view view = {
+        .scale = start, .stride = op->dims[2], .is_e5m2 = mcp_op_reads_gradients(op, index)};
+    int64_t first = 0;
+    if (at.space == MCP_SPACE_LAYER) {
+        const struct mcp_weight *part = &launch->type->weights[op->weight];
+        const bool transposed = at.index == MCP_LAYER_CAST_COLUMNS;
+        view.stride = transposed ? part->rows : part->columns;
+        first = transposed ? op->dims[4] : op->dims[4] * part->columns;
+    }
+    view.bytes = start + MCP_CAST_HEADER_BYTES + first;
+    return view;
 }
 
 /* --- experts --- */

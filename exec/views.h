@@ -24,6 +24,17 @@ struct mcp_view mcp_epilogue_bias(const struct mcp_launch *launch);
 const struct mcp_weight *mcp_launch_weight(const struct mcp_launch *launch); /* NULL: none */
 struct mcp_view mcp_view_at(struct mcp_view view, int64_t element);
 
+/* Operand `index` of an 8 bit product c[M][N] = a[M][K] b[N][K]^T: a for 0, b for 1. */
+struct mcp_cast_view {
+    void *scale; /* fp32 */
+    void *bytes; /* [M or N][stride], of each row the first K */
+    int64_t stride;
+    bool is_e5m2; /* else E4M3 */
+};
+struct mcp_cast_view mcp_cast_view(const struct mcp_launch *launch, int index);
+/* Where a cast of writes[index] begins, its scale first. */
+void *mcp_cast_target(const struct mcp_launch *launch, int index);
+
 /* Rows by expert, as all_to_all_v left them; NULL: the op is no expert's. */
 const int32_t *mcp_launch_sizes(const struct mcp_launch *launch);
 /* Rows that arrived for local expert `expert`, and for all of them. */

@@ -27,7 +27,7 @@ static void take_layer(const struct loader *l, const struct mcp_layer_alone *lay
                        struct mcp_layer_floor *out)
 {
     const struct mcp_plan *plan = l->plan;
-    bool again = plan->zero_stage == 3 && plan->reshard_after_forward;
+    bool again = mcp_plan_gathers_again(plan);
     double gather = again ? exposed(l, layer->gather_ns) : 0;
     double reduce = plan->zero_stage >= 2 ? exposed(l, layer->reduce_ns) : 0;
     memset(out, 0, sizeof *out);

@@ -52,11 +52,6 @@ static const struct mcp_block_price *price_of(const struct mcp_sim_steps *steps,
 
 /* --- one entry --- */
 
-static bool gathers_again(const struct mcp_plan *plan)
-{
-    return plan->zero_stage == 3 && plan->reshard_after_forward;
-}
-
 static int64_t stretchable_ns(const struct mcp_block_price *price)
 {
     double seconds = 0;
@@ -118,9 +113,9 @@ static bool add_step(struct mcp_sim_steps *steps, int class, const struct mcp_en
         step->stretch_ns = stretchable_ns(step->price);
     } else if (entry->role == MCP_GATHER) {
         step->kind = MCP_SIM_GATHER;
-        split_transfer(steps, step->price->time_ns, gathers_again(plan) ? NULL : &of->head_ns,
-                       step);
-        if (gathers_again(plan) && !plan->overlap.gather)
+        split_transfer(steps, step->price->time_ns,
+                       mcp_plan_gathers_again(plan) ? NULL : &of->head_ns, step);
+        if (mcp_plan_gathers_again(plan) && !plan->overlap.gather)
             step->kind = MCP_SIM_REDUCE; /* the rank waits where it stands, not at its layer */
     } else if (entry->role == MCP_REDUCE) {
         step->kind = MCP_SIM_REDUCE;

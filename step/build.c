@@ -145,16 +145,10 @@ static bool is_boundary(const struct maker *m, int k)
     return k >= 0 && k < stages - 1 && !mcp_plan_hands_over(m->plan, k);
 }
 
-/* ZeRO-3 that gathers anew for every slot: one layer ahead, into two copies, or when the
- * layer is at hand, into one. */
-static bool gathers_again(const struct maker *m)
-{
-    return m->plan->zero_stage == 3 && m->plan->reshard_after_forward;
-}
-
+/* For every slot: one layer ahead, into two copies, or when the layer is at hand, into one. */
 static bool gathers(const struct maker *m, int layer)
 {
-    return gathers_again(m) && type_at(m, layer)->blocks[MCP_GATHER].num_ops > 0;
+    return mcp_plan_gathers_again(m->plan) && type_at(m, layer)->blocks[MCP_GATHER].num_ops > 0;
 }
 
 /* First layer that a slot runs. */
@@ -303,7 +297,7 @@ static void make_prologue(struct maker *m, int rank, struct mcp_program_class *c
 {
     add_entry(m, MCP_PROLOGUE, m->program->num_layers, 0);
     each_layer(m, rank, MCP_PROLOGUE);
-    if (m->plan->zero_stage > 0 && !gathers_again(m))
+    if (m->plan->zero_stage > 0 && !mcp_plan_gathers_again(m->plan))
         each_layer(m, rank, MCP_GATHER);
     gather_ahead(m, gathered_at(m, -1, first_layer));
     add_slot(class, -1, -1, MCP_PROLOGUE)->list = finish_list(m);

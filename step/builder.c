@@ -2,6 +2,7 @@
 #include "step/builder.h"
 
 #include "core/stack.h"
+#include "step/casts.h"
 #include "step/constants.h"
 
 #include <assert.h>
@@ -112,7 +113,7 @@ struct mcp_value mcp_saved_activation(struct mcp_builder *b, const char *name, i
 struct mcp_value mcp_saved_input(struct mcp_builder *b, const char *name, int64_t rows,
                                  int64_t columns, unsigned module)
 {
-    if (b->matmul == b->activation)
+    if (b->matmul == b->activation || mcp_casts_operands(b))
         return mcp_saved_activation(b, name, rows, columns, module);
     double bytes = (double)rows * (double)columns * MCP_QUANTISED_INPUT_BYTES;
     return mcp_saved(b, name, bytes, MCP_F8, module);
@@ -339,9 +340,23 @@ struct mcp_linear mcp_linear_of(int weight, int64_t m, int64_t n, int64_t k)
     return (struct mcp_linear){.weight = weight, .m = m, .n = n, .k = k, .groups = 1};
 }
 
+bool mcp_casts_operands(const struct mcp_builder *b)
+{
+    return b->question->stack->casts_operands && b->matmul != b->activation;
+}
+
+/* Rows of experts come in any number. */
+static bool can_be_cast(const struct mcp_builder *b, const struct mcp_linear *linear)
+{
+    const struct mcp_weight *part = &b->weights[linear->weight - 1];
+    return !part->expert && mcp_cast_fits(part->rows, part->columns) &&
+           mcp_cast_fits(linear->m, linear->n) && mcp_cast_fits(linear->k, linear->first_row);
+}
+
 static enum mcp_dtype linear_dtype(const struct mcp_builder *b, const struct mcp_linear *linear)
 {
-    return linear->full_precision ? b->activation : b->matmul;
+    bool stays = mcp_casts_operands(b) && !can_be_cast(b, linear);
+    return linear->full_precision || stays ? b->activation : b->matmul;
 }
 
 /* 8 and 4 bit products read a quantised copy of their input. */
@@ -349,7 +364,7 @@ static struct mcp_ref quantised(struct mcp_builder *b, const struct mcp_linear *
                                 struct mcp_ref x, int64_t columns)
 {
     enum mcp_dtype dtype = linear_dtype(b, linear);
-    if (dtype == b->activation || b->question->stack->fused_casts)
+    if (dtype == b->activation || b->question->stack->fused_casts || mcp_casts_operands(b))
         return x;
     int64_t rows = linear->m * linear->groups;
     struct mcp_value copy = mcp_scratch(b, "quantised", mcp_bytes_of(rows, columns, dtype), dtype);
@@ -364,7 +379,9 @@ void mcp_linear_forward(struct mcp_builder *b, const struct mcp_linear *linear, 
                         struct mcp_ref y)
 {
     struct mcp_ref input = quantised(b, linear, x, linear->k);
-    bool grouped = b->weights[linear->weight - 1].expert;
+    struct mcp_weight *part = mcp_part(b, linear->weight);
+    bool grouped = part->expert;
+    part->cast = part->cast || (mcp_casts_operands(b) && linear_dtype(b, linear) == b->matmul);
     mcp_emit(b, (struct mcp_call){
                     .function = grouped ? MCP_FN_GROUPED_NT : MCP_FN_MATMUL_NT,
                     .dtype = linear_dtype(b, linear),

@@ -47,6 +47,7 @@ static void add_weights(struct mcp_json *object, const struct mcp_layer_type *ty
         mcp_json_add_int(row, weight->twin);
         mcp_json_add_int(row, weight->duplicate);
         mcp_json_add_int(row, weight->by_columns);
+        mcp_json_add_int(row, weight->cast);
         mcp_json_add_string(row, mcp_init_names[weight->init]);
         for (int k = 0; k < MCP_MAX_BANDS && weight->bands[k] > 0; k++)
             mcp_json_add_int(row, weight->bands[k]);

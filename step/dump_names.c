@@ -9,7 +9,7 @@ const char *const mcp_row_names[MCP_NUM_ROWS] = {"buffer", "weight", "op", "entr
 const char *const mcp_row_columns[MCP_NUM_ROWS][MCP_MAX_COLUMNS] = {
     {"name", "dtype", "kind", "bytes", "capacity_bytes"},
     {"name", "rows", "columns", "copies", "expert", "replicated", "shared", "twin", "duplicate",
-     "by_columns", "init", "bands"},
+     "by_columns", "cast", "init", "bands"},
     {"function", "stream", "dtype", "group", "delta", "weight", "hiding", "reads", "writes",
      "waits", "dims"},
     {"role", "type", "layer", "microbatch_offset", "copy"},

@@ -19,7 +19,7 @@ enum mcp_row {
     MCP_NUM_ROWS
 };
 #define MCP_OP_COLUMNS 10     /* before the dimensions */
-#define MCP_WEIGHT_COLUMNS 11 /* before the bands */
+#define MCP_WEIGHT_COLUMNS 12 /* before the bands */
 #define MCP_MAX_COLUMNS (MCP_OP_COLUMNS + MCP_MAX_DIMS)
 extern const char *const mcp_row_names[MCP_NUM_ROWS];
 /* NULL-terminated unless full. */

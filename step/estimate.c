@@ -135,7 +135,7 @@ void mcp_data_once_add(const struct mcp_question *question, const struct mcp_pla
 void mcp_rank_edges(const struct mcp_question *question, const struct mcp_plan *plan, int rank,
                     const struct mcp_stage *const *chunks, struct mcp_rank_edges *out)
 {
-    bool again = plan->zero_stage == 3 && plan->reshard_after_forward;
+    bool again = mcp_plan_gathers_again(plan);
     bool gathers = plan->zero_stage > 0 && !again, reduces = plan->zero_stage < 2;
     struct mcp_data_once head = {0}, tail = {0};
     for (int c = 0; c < plan->virtual_stages; c++) {

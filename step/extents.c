@@ -2,6 +2,7 @@
 #include "step/extents.h"
 
 #include "core/minmax.h"
+#include "step/casts.h"
 #include "step/weights.h"
 
 #include <stdarg.h>
@@ -86,6 +87,69 @@ static enum mcp_status check_one(const struct judged *at, struct mcp_operand ope
                 (long long)mcp_max_int64(there, 0));
 }
 
+static enum mcp_status check_is_cast(const struct judged *at, struct mcp_operand operand)
+{
+    const struct mcp_buffer *buffer = mcp_operand_buffer(at->program, at->type, operand);
+    if (buffer->dtype == at->op->dtype)
+        return MCP_OK;
+    return fail(at,
+                "reads '%s' in %s, which no op has cast: plan for a stack with casts_operands, as "
+                "mcpplan-cpu and mcpplan-cuda have",
+                buffer->name, mcp_dtype_names[buffer->dtype]);
+}
+
+/* The matrix is a cast behind `offset` bytes of its buffer. */
+static enum mcp_status check_cast(const struct judged *at, struct mcp_operand operand,
+                                  int64_t offset, const int64_t shape[2])
+{
+    const struct mcp_buffer *buffer = mcp_operand_buffer(at->program, at->type, operand);
+    const long long rows = shape[0], columns = shape[1], bytes = buffer->capacity_bytes;
+    if (!mcp_cast_fits(rows, columns))
+        return fail(at, "a cast of %lld x %lld numbers in '%s': both must be multiples of %d", rows,
+                    columns, buffer->name, MCP_CAST_MULTIPLE);
+    if ((double)(offset + MCP_CAST_HEADER_BYTES) + (double)rows * (double)columns <= (double)bytes)
+        return MCP_OK;
+    return fail(at, "a cast of %lld x %lld numbers in '%s', which has %lld bytes", rows, columns,
+                buffer->name, bytes);
+}
+
+/* Weights are cast part by part, whole. */
+static enum mcp_status check_cast_weight(const struct judged *at, struct mcp_operand operand,
+                                         const int64_t rows_columns[2])
+{
+    const struct mcp_op *op = at->op;
+    const struct mcp_weight *part = &at->type->weights[op->weight];
+    if (op->weight == MCP_NO_WEIGHT || !part->cast)
+        return fail(at, "weights that are not cast");
+    const double rows = (double)op->dims[4] + (double)rows_columns[0];
+    if (rows > (double)part->rows || rows_columns[1] > part->columns)
+        return fail(at, "%.0f x %lld numbers of '%s', which has %lld x %lld", rows,
+                    (long long)rows_columns[1], part->name, (long long)part->rows,
+                    (long long)part->columns);
+    return check_cast(at, operand, mcp_cast_weight_offset(at->type, op->weight),
+                      (const int64_t[]){part->rows, part->columns});
+}
+
+static enum mcp_status check_cast_reads(const struct judged *at, const struct extents *e)
+{
+    for (int i = 0; i < e->num_reads; i++)
+        MCP_TRY(check_is_cast(at, at->op->reads[i]));
+    for (int i = 0; i < e->num_reads; i++)
+        MCP_TRY(i == e->part ? check_cast_weight(at, at->op->reads[i], e->reads[i])
+                             : check_cast(at, at->op->reads[i], 0, e->reads[i]));
+    return MCP_OK;
+}
+
+static enum mcp_status check_reads(const struct judged *at, const struct extents *e)
+{
+    for (int i = 0; i < e->num_reads; i++)
+        MCP_TRY(check_one(at, at->op->reads[i],
+                          i == e->part ? elements_of_part(at, at->op->reads[i])
+                                       : elements_of(at, at->op->reads[i]),
+                          e->reads[i]));
+    return MCP_OK;
+}
+
 static enum mcp_status check_bias(const struct judged *at)
 {
     const struct mcp_op *op = at->op;
@@ -102,15 +166,14 @@ static enum mcp_status check_product(const struct judged *at, struct extents e)
     if (op->num_reads < e.num_reads || op->num_writes < e.num_writes)
         return fail(at, "%d operands read and %d written, where it has %d and %d", op->num_reads,
                     op->num_writes, e.num_reads, e.num_writes);
+    if (mcp_op_reads_casts(op))
+        MCP_TRY(check_cast_reads(at, &e));
     if (e.part < 0)
         e.writes[0][0] += op->dims[4];
     else
         e.reads[e.part][0] += op->dims[4];
-    for (int i = 0; i < e.num_reads; i++)
-        MCP_TRY(check_one(at, op->reads[i],
-                          i == e.part ? elements_of_part(at, op->reads[i])
-                                      : elements_of(at, op->reads[i]),
-                          e.reads[i]));
+    if (!mcp_op_reads_casts(op))
+        MCP_TRY(check_reads(at, &e));
     for (int i = 0; i < e.num_writes; i++)
         MCP_TRY(check_one(at, op->writes[i],
                           e.part < 0 && i == 0 ? elements_of_part(at, op->writes[i])
@@ -158,9 +221,26 @@ static enum mcp_status check_rows(const struct judged *at)
                 (long long)d[0], (long long)d[1], (long long)largest);
 }
 
+/* What is cast lies as weights do, or alone. */
+static enum mcp_status check_casting(const struct judged *at)
+{
+    const struct mcp_op *op = at->op;
+    const int part = op->weight, writes = op->function == MCP_FN_CAST_BOTH ? 2 : 1;
+    const int64_t offset = part == MCP_NO_WEIGHT ? 0 : mcp_cast_weight_offset(at->type, part);
+    if (op->num_reads < 1 || op->num_writes < writes)
+        return fail(at, "%d operands read and %d written, where it has 1 and %d", op->num_reads,
+                    op->num_writes, writes);
+    MCP_TRY(check_one(at, op->reads[0], elements_of_part(at, op->reads[0]), op->dims));
+    for (int i = 0; i < writes; i++)
+        MCP_TRY(check_cast(at, op->writes[i], offset, op->dims));
+    return MCP_OK;
+}
+
 static enum mcp_status check_op(const struct judged *at)
 {
     struct extents e;
+    if (at->op->function >= MCP_FN_CAST_ROWS && at->op->function <= MCP_FN_CAST_BOTH)
+        return check_casting(at);
     if (find_extents(at->op, &e))
         return check_product(at, e);
     return has_rows(at) ? check_rows(at) : MCP_OK;

@@ -29,6 +29,8 @@
  *   compress_signs            the same, but dims[3]: the range's first variance in the state
  *   average_signs             elements of this rank, ranks
  *   decompress_signs          elements, 1, first moment in the state
+ *   cast_rows, _columns, _both   rows, columns, 1 of gradients: to E5M2 (step/casts.h). Two passes:
+ *                             the second knows the largest
  *   quantise, dequantise      rows, columns: blocks of MCP_QUANTISED_BLOCK of a row have a scale
  *   pack_heads, unpack_heads  tokens, columns, ranks, columns of the first band (0: one)
  *   matmul_nt_bias, matmul_nt_gelu   the part of the bias + 1 (0: none), which lies in the buffer
@@ -106,6 +108,9 @@ extern const char *const mcp_code_names[MCP_NUM_CODES];
     X(LATENT_FORWARD, "latent_forward", MAP, 2, 0, 8)                                              \
     X(LATENT_BACKWARD, "latent_backward", MAP, 4, 0, 8)                                            \
     X(CAST, "cast", MAP, 0, 4, 2)                                                                  \
+    X(CAST_ROWS, "cast_rows", MAP, 0, 5, 2)                                                        \
+    X(CAST_COLUMNS, "cast_columns", MAP, 0, 5, 2)                                                  \
+    X(CAST_BOTH, "cast_both", MAP, 0, 6, 2)                                                        \
     X(QUANTISE, "quantise", MAP, 1, 1, 1)                                                          \
     X(DEQUANTISE, "dequantise", MAP, 1, 1, 1)                                                      \
     X(ROUTER_TOP_K, "router_top_k", MAP, 0, 8, 0)                                                  \

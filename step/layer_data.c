@@ -2,6 +2,7 @@
  * gather, reduce, update (ZeRO), and its messages. */
 #include "step/layer_data.h"
 #include "core/mesh.h"
+#include "step/casts.h"
 #include "step/weights.h"
 
 #include <math.h>
@@ -144,6 +145,23 @@ static bool has_peers(const struct mcp_builder *b, const struct part *part)
     return mcp_group_size(b->plan, mcp_reduce_axes(part->expert)) > 1;
 }
 
+/* Once a step, or as often as weights are gathered: there behind the gather on its stream, so
+ * that no layer waits for another's. */
+static void cast_weights(struct mcp_builder *b, enum mcp_stream stream)
+{
+    for (int i = 0; i < b->type->num_weights; i++) {
+        const struct mcp_weight *weight = &b->weights[i];
+        if (weight->cast)
+            mcp_emit(b, (struct mcp_call){.function = MCP_FN_CAST_BOTH,
+                                          .stream = stream,
+                                          .weight = i + 1,
+                                          .reads = {mcp_weights_of(b, i + 1)},
+                                          .writes = {mcp_layer_buffer(MCP_LAYER_CAST_WEIGHTS),
+                                                     mcp_layer_buffer(MCP_LAYER_CAST_COLUMNS)},
+                                          .dims = {weight->rows, weight->columns}});
+    }
+}
+
 static void gather_block(struct mcp_builder *b, const struct part *parts, int count)
 {
     mcp_begin_block(b, false);
@@ -157,6 +175,8 @@ static void gather_block(struct mcp_builder *b, const struct part *parts, int co
         emit_data(b, MCP_FN_ALL_GATHER, part,
                   sharded ? mcp_part_buffer(part, MCP_LAYER_WEIGHT_SHARD) : weights, weights);
     }
+    if (b->plan->zero_stage > 0)
+        cast_weights(b, MCP_STREAM_DATA);
     mcp_end_block(b, MCP_GATHER);
 }
 
@@ -274,7 +294,9 @@ static void prologue_block(struct mcp_builder *b, const struct part *parts, int 
                         .writes = {target},
                         .dims = {rows, 1, part->parameters, part->first, part->shard_first}});
     }
-    if (b->kind != NULL && b->matmul != b->activation)
+    if (mcp_casts_operands(b) && b->plan->zero_stage == 0)
+        cast_weights(b, MCP_STREAM_COMPUTE);
+    if (b->kind != NULL && b->matmul != b->activation && !mcp_casts_operands(b))
         for (int i = 0; i < count; i++)
             if (b->plan->zero_stage < 3)
                 mcp_map(b, MCP_FN_CAST, parts[i].parameters, 1,
@@ -358,8 +380,12 @@ static void declare_buffers(struct mcp_builder *b)
         [MCP_LAYER_EXPERT_WORKER_ERROR] = {"expert_worker_error", MCP_BUFFER_OPTIMIZER},
         [MCP_LAYER_SERVER_ERROR] = {"server_error", MCP_BUFFER_OPTIMIZER},
         [MCP_LAYER_EXPERT_SERVER_ERROR] = {"expert_server_error", MCP_BUFFER_OPTIMIZER},
+        [MCP_LAYER_CAST_WEIGHTS] = {"cast_weights", MCP_BUFFER_WEIGHT},
+        [MCP_LAYER_CAST_COLUMNS] = {"cast_columns", MCP_BUFFER_WEIGHT},
     };
-    int count = is_one_bit(b) ? MCP_MAX_LAYER_BUFFERS : MCP_NUM_LAYER_BUFFERS;
+    int count = mcp_casts_operands(b) ? MCP_MAX_LAYER_BUFFERS
+                : is_one_bit(b)       ? MCP_LAYER_CAST_WEIGHTS
+                                      : MCP_NUM_LAYER_BUFFERS;
     b->type->num_buffers[MCP_SPACE_LAYER] = count;
     for (int i = 0; i < count; i++) {
         struct mcp_buffer *buffer = &b->buffers[MCP_SPACE_LAYER][i];
@@ -370,6 +396,10 @@ static void declare_buffers(struct mcp_builder *b)
                                         : gradient ? mcp_gradient_dtype(b->question)
                                                    : b->weight);
         buffer->kind = (unsigned char)table[i].kind;
+    }
+    for (int i = MCP_LAYER_CAST_WEIGHTS; i < count; i++) {
+        b->buffers[MCP_SPACE_LAYER][i].dtype = (unsigned char)b->matmul;
+        grow_buffer(b, i, (double)mcp_cast_weight_offset(b->type, b->type->num_weights));
     }
 }
 

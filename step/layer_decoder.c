@@ -128,17 +128,11 @@ static void decoder_backward(struct mcp_builder *b, struct decoder *d)
     }
 }
 
-void mcp_build_decoder(struct mcp_builder *b)
+/* What forward's blocks are not enough for. */
+static void learn(struct mcp_builder *b, struct decoder *d)
 {
-    struct decoder d = {0};
-    declare_decoder(b, &d);
-    mcp_begin_block(b, true);
-    decoder_forward(b, &d);
-    mcp_end_block(b, MCP_FORWARD);
-    if (b->spec->forward_only)
-        return;
     mcp_begin_block(b, false);
-    decoder_backward(b, &d);
+    decoder_backward(b, d);
     mcp_end_block(b, MCP_BACKWARD);
     if (b->drop_all || b->dropped != 0)
         mcp_derive_recompute(b);
@@ -146,4 +140,17 @@ void mcp_build_decoder(struct mcp_builder *b)
         mcp_derive_split(b);
     if (b->question->job->saved_activation_bits != 0)
         mcp_derive_quantised(b);
+}
+
+void mcp_build_decoder(struct mcp_builder *b)
+{
+    struct decoder d = {0};
+    declare_decoder(b, &d);
+    mcp_begin_block(b, true);
+    decoder_forward(b, &d);
+    mcp_end_block(b, MCP_FORWARD);
+    if (!b->spec->forward_only)
+        learn(b, &d);
+    if (mcp_casts_operands(b))
+        mcp_derive_casts(b);
 }

@@ -344,9 +344,18 @@ static int64_t layer_bytes(const struct mcp_layer_type *type, int dense_index)
 static int64_t optimizer_bytes(const struct mcp_layer_type *type)
 {
     int64_t bytes = layer_bytes(type, MCP_LAYER_OPTIMIZER);
-    for (int i = MCP_NUM_LAYER_BUFFERS; i < type->num_buffers[MCP_SPACE_LAYER]; i++)
+    for (int i = MCP_NUM_LAYER_BUFFERS;
+         i < type->num_buffers[MCP_SPACE_LAYER] && i < MCP_LAYER_CAST_WEIGHTS; i++)
         bytes += type->buffers[MCP_SPACE_LAYER][i].capacity_bytes;
     return bytes;
+}
+
+/* Beside the weights themselves, and like them gathered anew under ZeRO-3. */
+static int64_t cast_bytes(const struct mcp_layer_type *type)
+{
+    return type->num_buffers[MCP_SPACE_LAYER] > MCP_LAYER_CAST_COLUMNS
+               ? layer_bytes(type, MCP_LAYER_CAST_WEIGHTS)
+               : 0;
 }
 
 static void add_price(struct mcp_block_price *sum, const struct mcp_block_price *price)
@@ -408,7 +417,7 @@ static struct mcp_layer_step_price *price_step(struct mcp_price_cache *cache,
     price->gather_ns = gather.time_ns;
     price->reduce_ns = reduce.time_ns;
     price_update(cache, &pricing, &type, price);
-    int64_t weights = layer_bytes(&type, MCP_LAYER_WEIGHTS);
+    int64_t weights = layer_bytes(&type, MCP_LAYER_WEIGHTS) + cast_bytes(&type);
     int64_t gradients = layer_bytes(&type, MCP_LAYER_GRADIENTS);
     price->weights_bytes = zero < 3 ? weights : layer_bytes(&type, MCP_LAYER_WEIGHT_SHARD);
     price->gradients_bytes = zero < 2 ? gradients : layer_bytes(&type, MCP_LAYER_GRADIENT_SHARD);

@@ -562,6 +562,8 @@ static const struct rule rules[] = {
     {"rank_map_fits_plan", "data_parallel", offsetof(struct mcp_plan, data_parallel),
      mcp_hold_rank_map, mcp_say_rank_map, NULL},
     RULE("precision_supported", tensor_parallel, precision, NULL),
+    {"precision_runs_in_stack", "tensor_parallel", offsetof(struct mcp_plan, tensor_parallel),
+     mcp_hold_casts, mcp_say_casts, NULL},
     RULE("attention_kernel_known", tensor_parallel, attention, NULL),
     {"schedule_has_rows", "pipeline_parallel", offsetof(struct mcp_plan, pipeline_parallel),
      mcp_hold_named_rows, mcp_say_named_rows, NULL},
@@ -576,7 +578,7 @@ _Static_assert(NUM_RULES <= MCP_MAX_REFUSALS, "every rule can be broken at once"
 bool mcp_legal(struct mcp_arena *arena, const struct mcp_question *question,
                const struct mcp_plan *plan, struct mcp_refusals *out)
 {
-    struct ask ask = {question->model, question->cluster, question->job, plan};
+    struct ask ask = {question->model, question->cluster, question->job, question->stack, plan};
     int count = hold_degrees(&ask, plan->tensor_parallel) ? NUM_RULES : 1;
     out->count = 0;
     for (int i = 0; i < count; i++)
@@ -587,7 +589,7 @@ bool mcp_legal(struct mcp_arena *arena, const struct mcp_question *question,
 
 const char *mcp_illegal_rule(const struct mcp_question *question, const struct mcp_plan *plan)
 {
-    struct ask ask = {question->model, question->cluster, question->job, plan};
+    struct ask ask = {question->model, question->cluster, question->job, question->stack, plan};
     for (int i = 0; i < NUM_RULES - NUM_OF_WHOLE_PLANS; i++)
         if (!rules[i].holds(&ask, mcp_judged(&rules[i], plan)))
             return rules[i].name;

@@ -19,7 +19,7 @@ struct mcp_refusal {
     const char *rule; /* "tensor_parallel_divides_heads" ... : stable names */
     const char *text; /* one sentence with the numbers and the nearest legal value */
 };
-#define MCP_MAX_REFUSALS 32
+#define MCP_MAX_REFUSALS 40
 struct mcp_refusals {
     int count;
     struct mcp_refusal items[MCP_MAX_REFUSALS];

@@ -46,6 +46,23 @@ const char *mcp_say_clip(struct mcp_arena *arena, const struct ask *ask, int val
                              "clip_global_norm=false, or phase warm");
 }
 
+bool mcp_hold_casts(const struct ask *ask, int value)
+{
+    (void)value;
+    enum mcp_precision precision = ask->job->precision;
+    return !ask->stack->casts_operands ||
+           (precision != MCP_PRECISION_MXFP8 && precision != MCP_PRECISION_NVFP4);
+}
+
+const char *mcp_say_casts(struct mcp_arena *arena, const struct ask *ask, int value)
+{
+    (void)value;
+    return mcp_format(arena,
+                      "stack %s has no products in precision %s, whose blocks have scales of their "
+                      "own; nearest legal fp8, or another stack",
+                      ask->stack->name, mcp_precision_names[ask->job->precision]);
+}
+
 /* Pools hold whole stages, which a map of single ranks would tear apart. */
 bool mcp_hold_rank_map(const struct ask *ask, int data_parallel)
 {

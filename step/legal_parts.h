@@ -11,6 +11,7 @@ struct ask {
     const struct mcp_model *model;
     const struct mcp_cluster *cluster;
     const struct mcp_job *job;
+    const struct mcp_stack *stack;
     const struct mcp_plan *plan;
 };
 
@@ -36,6 +37,9 @@ const char *mcp_say_whole_state(struct mcp_arena *arena, const struct ask *ask, 
 /* ... nor a global norm to clip by. */
 bool mcp_hold_clip(const struct ask *ask, int value);
 const char *mcp_say_clip(struct mcp_arena *arena, const struct ask *ask, int value);
+/* Who casts operands for real has one scale for each. */
+bool mcp_hold_casts(const struct ask *ask, int value);
+const char *mcp_say_casts(struct mcp_arena *arena, const struct ask *ask, int value);
 bool mcp_hold_rank_map(const struct ask *ask, int data_parallel);
 const char *mcp_say_rank_map(struct mcp_arena *arena, const struct ask *ask, int data_parallel);
 

@@ -174,8 +174,8 @@ static enum mcp_status check_bands(struct row *row, const struct mcp_weight *wei
 static enum mcp_status read_weight(struct row *row, struct mcp_weight *out, struct mcp_error *err)
 {
     struct range size = {0, INT_MAX};
-    bool *const flags[] = {&out->expert, &out->replicated, &out->shared,
-                           &out->twin,   &out->duplicate,  &out->by_columns};
+    bool *const flags[] = {&out->expert,    &out->replicated, &out->shared, &out->twin,
+                           &out->duplicate, &out->by_columns, &out->cast};
     MCP_TRY(read_name(row, out->name, sizeof out->name, err));
     MCP_TRY(read_number(row, size, &out->rows, err));
     MCP_TRY(read_number(row, size, &out->columns, err));

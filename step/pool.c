@@ -100,7 +100,7 @@ static enum mcp_turn turn_of(const struct mcp_program *program, const struct mcp
     if (program->plan.zero_stage >= 2 &&
         (index == MCP_LAYER_GRADIENTS || index == MCP_LAYER_EXPERT_GRADIENTS))
         return MCP_TURN_GRADIENT;
-    if (program->plan.reshard_after_forward && is_gathered(type, index))
+    if (mcp_plan_gathers_again(&program->plan) && is_gathered(type, index))
         return MCP_TURN_COPY;
     return MCP_TURN_NONE;
 }

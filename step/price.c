@@ -60,6 +60,8 @@ enum mcp_cost mcp_op_cost(const struct mcp_op *op)
         return MCP_COST_HOST;
     case MCP_MAP:
     case MCP_REDUCTION:
+        if (op->stream == MCP_STREAM_DATA) /* part of what its gather takes */
+            return MCP_COST_DATA;
         return is_update(op) ? MCP_COST_OPTIMIZER : MCP_COST_ELEMENTWISE;
     default:
         return stream_cost(op->stream);
@@ -150,6 +152,10 @@ static int64_t duration_of(const struct mcp_pricing *pricing, const struct mcp_o
         double seconds = mcp_transfer_seconds(pricing, op);
         out->comm_s[cost] += seconds;
         return mcp_to_ns(seconds * mcp_op_exposed_frac(pricing, op));
+    }
+    if (cost == MCP_COST_DATA) { /* the compute stream pays when it waits for it */
+        out->comm_s[cost] += (double)local->whole_ns * 1e-9;
+        return local->whole_ns;
     }
     out->cost_s[MCP_COST_LAUNCH] += (double)local->start_ns * 1e-9;
     out->cost_s[cost] += (double)(local->whole_ns - local->start_ns) * 1e-9;

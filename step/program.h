@@ -99,6 +99,9 @@ enum {
     MCP_LAYER_EXPERT_WORKER_ERROR,
     MCP_LAYER_SERVER_ERROR, /* what the averages' signs left out, of the part it averages */
     MCP_LAYER_EXPERT_SERVER_ERROR,
+    /* and under stacks that cast operands: weights in 8 bits, and transposed (step/casts.h) */
+    MCP_LAYER_CAST_WEIGHTS,
+    MCP_LAYER_CAST_COLUMNS,
     MCP_MAX_LAYER_BUFFERS
 };
 /* Rank buffers every program has. */
@@ -187,6 +190,7 @@ struct mcp_weight {
     bool twin;          /* tied weights on two stages: the same table is in another layer */
     bool duplicate;     /* ... and the norm of gradients counts it there */
     bool by_columns;    /* cut over the tensor group by columns, else by rows */
+    bool cast;          /* products read it in 8 bits, from MCP_LAYER_CAST_WEIGHTS */
     unsigned char init; /* enum mcp_init */
     int64_t bands[MCP_MAX_BANDS]; /* rows of each, if it is cut band by band; 0: no more */
 };

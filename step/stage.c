@@ -314,8 +314,7 @@ static struct backward_parts sum_parts(const struct layer_run *runs, int num_run
 static void price_slots(const struct mcp_question *q, const struct mcp_plan *plan, int k,
                         const struct backward_parts *parts, struct mcp_stage *out)
 {
-    bool again =
-        plan->zero_stage == 3 && plan->reshard_after_forward; /* else kept: the edges pay */
+    bool again = mcp_plan_gathers_again(plan); /* else kept: the edges pay */
     int64_t gather = again ? out->gather_ns : 0, input_gather = again ? parts->input_gather_ns : 0;
     int64_t reduce = plan->zero_stage >= 2 ? out->reduce_ns : 0;
     struct boundaries at = price_messages(q, plan, k, out);

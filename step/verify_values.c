@@ -126,7 +126,7 @@ static bool is_gathered(const struct mcp_walk *walk, struct mcp_operand at)
 /* Copies are shared by all layers of a rank when they are given up after each use. */
 static bool is_pooled(const struct mcp_walk *walk, struct mcp_operand at)
 {
-    return walk->verify->program->plan.reshard_after_forward && is_gathered(walk, at);
+    return mcp_plan_gathers_again(&walk->verify->program->plan) && is_gathered(walk, at);
 }
 
 static const struct mcp_buffer *buffer_of(const struct mcp_walk *walk, struct mcp_operand at)

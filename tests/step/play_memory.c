@@ -261,7 +261,8 @@ static void add_layer(const struct mcp_program *program, const struct mcp_entry 
     int64_t gradients = buffer_bytes(type, MCP_LAYER_GRADIENTS);
     memory->optimizer_bytes += buffer_bytes(type, MCP_LAYER_OPTIMIZER);
     for (int i = MCP_NUM_LAYER_BUFFERS; i < type->num_buffers[MCP_SPACE_LAYER]; i++)
-        memory->optimizer_bytes += type->buffers[MCP_SPACE_LAYER][i].capacity_bytes;
+        *(i < MCP_LAYER_CAST_WEIGHTS ? &memory->optimizer_bytes : &weights) +=
+            type->buffers[MCP_SPACE_LAYER][i].capacity_bytes;
     memory->weights_bytes += zero == 3 ? buffer_bytes(type, MCP_LAYER_WEIGHT_SHARD) : weights;
     memory->gradients_bytes += zero >= 2 ? buffer_bytes(type, MCP_LAYER_GRADIENT_SHARD) : gradients;
     if (zero == 3) {

@@ -472,6 +472,8 @@ static void draw(struct mcp_arena *arena, uint64_t seed, enum mcp_schedule last,
         draw_cluster(arena, &dice, &out->cluster);
         draw_job(&dice, &out->job);
         draw_stack(arena, &dice, &out->stack);
+        if (out->job.precision > MCP_PRECISION_FP8) /* blocks with scales of their own */
+            out->stack.casts_operands = false;
         if (mcp_model_check(&out->model, &err) != MCP_OK)
             continue;
         for (int attempt = 0; attempt < 40; attempt++)

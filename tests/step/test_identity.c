@@ -42,6 +42,8 @@ static void expect_sound(struct mcp_arena *arena, const struct drawn *drawn)
     cr_expect(eq(int, (int)status, (int)MCP_OK), "%s: %s", drawn->says, err.text);
     if (mcp_program_check_trained(&drawn->program, &err) != MCP_OK)
         return; /* an indexer's scores are products that no weight is in */
+    if (drawn->random.job.precision >= MCP_PRECISION_FP8 && !drawn->random.stack.casts_operands)
+        return; /* what its products read no backend could */
     status = mcp_program_check_extents(&drawn->program, &err);
     cr_expect(eq(int, (int)status, (int)MCP_OK), "%s: %s", drawn->says, err.text);
 }

@@ -125,7 +125,7 @@ static bool same_weight(const struct mcp_weight *a, const struct mcp_weight *b)
     return mcp_same(a->name, b->name) && a->rows == b->rows && a->columns == b->columns &&
            a->copies == b->copies && a->expert == b->expert && a->replicated == b->replicated &&
            a->shared == b->shared && a->twin == b->twin && a->duplicate == b->duplicate &&
-           a->by_columns == b->by_columns && a->init == b->init &&
+           a->by_columns == b->by_columns && a->cast == b->cast && a->init == b->init &&
            memcmp(a->bands, b->bands, sizeof a->bands) == 0;
 }
 
