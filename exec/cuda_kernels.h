@@ -344,12 +344,13 @@ void mcp_cuda_dequantise(const struct mcp_cuda_quantised *op, const struct mcp_c
 /* --- operands of 8 bit products: cuda_kernels_cast.cu; step/casts.h --- */
 
 struct mcp_cuda_cast {
-    struct mcp_cuda_array from; /* [rows][columns], both multiples of 16, 16-byte aligned */
-    void *rows, *columns; /* casts, as it lies and transposed, 256-byte aligned; or none of one */
+    struct mcp_cuda_array from; /* [rows][columns], both multiples of 16; bf16 or fp16, aligned */
+    void *rows, *columns;       /* casts, as it lies and transposed, 256-byte aligned; or none */
     int64_t num_rows, num_columns;
     int of_gradients; /* to E5M2, else to E4M3 */
 };
-/* Reads from twice: moves 2 and a byte for each cast. */
+/* Reads from twice: moves 2 and a byte for each cast. Of what has a number that is none, or
+ * infinite, the scale and all bytes are NaN. */
 void mcp_cuda_cast(const struct mcp_cuda_cast *op, const struct mcp_cuda_queue *queue);
 
 /* --- experts: cuda_kernels_experts.cu --- */

@@ -7,6 +7,25 @@
 
 #include "exec/cuda_device.cuh"
 
+/* E5M2 or E4M3 by hand, where devices have no words for it: to nearest, ties to even; the largest
+ * where that is too large, NaN of what is none. Below the least normal number the sum with `step`
+ * rounds to multiples of the least subnormal one. */
+template <bool E5M2> static __device__ __forceinline__ unsigned mcp_to_eight(float value)
+{
+    constexpr unsigned drop = E5M2 ? 21 : 20, largest = E5M2 ? 0x7b : 0x7e;
+    constexpr unsigned rebias = E5M2 ? 0x38000000u : 0x3c000000u, least = rebias + 0x00800000u;
+    constexpr float step = E5M2 ? 128.0f : 16384.0f;
+    const unsigned all = __float_as_uint(value), sign = all >> 24 & 0x80u;
+    unsigned bits = all & 0x7fffffffu;
+    if (bits > 0x7f800000u)
+        return 0x7f;
+    if (bits < least)
+        bits = __float_as_uint(__uint_as_float(bits) + step) - __float_as_uint(step);
+    else
+        bits = (bits - rebias + (1u << (drop - 1)) - 1 + (bits >> drop & 1u)) >> drop;
+    return sign | (bits < largest ? bits : largest);
+}
+
 #ifdef __CUDACC__
 
 /* sum[16][8] += a[16][16] b[16][8], of bf16, in fp32. Lane l has of sum rows l / 4 and l / 4 + 8,
@@ -93,6 +112,29 @@ static __device__ __forceinline__ unsigned mcp_pack_f16(float low, float high)
     unsigned both;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(both) : "f"(high), "f"(low));
     return both;
+}
+
+/* To nearest E4M3, in 16 bits; 448 past its range, NaN of what is none. */
+static __device__ __forceinline__ unsigned mcp_pack_e4m3(float low, float high)
+{
+#if __CUDA_ARCH__ >= 890
+    unsigned short both;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;\n" : "=h"(both) : "f"(high), "f"(low));
+    return both;
+#else
+    return mcp_to_eight<false>(low) | mcp_to_eight<false>(high) << 8;
+#endif
+}
+/* To nearest E5M2; 57344 past its range. */
+static __device__ __forceinline__ unsigned mcp_pack_e5m2(float low, float high)
+{
+#if __CUDA_ARCH__ >= 890
+    unsigned short both;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;\n" : "=h"(both) : "f"(high), "f"(low));
+    return both;
+#else
+    return mcp_to_eight<true>(low) | mcp_to_eight<true>(high) << 8;
+#endif
 }
 
 /* This place of global memory will be read soon. */

@@ -164,4 +164,27 @@ inline unsigned mcp_pack_f16(float low, float high)
            static_cast<unsigned>(__half_as_ushort(__float2half_rn(high))) << 16;
 }
 
+/* The multiple of the unit that is nearest, in a format of so many bits of mantissa, which has
+ * subnormal numbers below 2^least. */
+inline unsigned mcp_shim_eight(float x, int mantissa, int least, double largest)
+{
+    const double magnitude = fmin(fabs(static_cast<double>(x)), largest);
+    int exponent = least;
+    if (std::isnan(x))
+        return 0x7f;
+    if (magnitude >= ldexp(1, least))
+        exponent = ilogb(magnitude);
+    const double count = nearbyint(ldexp(magnitude, mantissa - exponent));
+    return (std::signbit(x) ? 0x80u : 0u) |
+           static_cast<unsigned>(((exponent - least) << mantissa) + static_cast<int>(count));
+}
+inline unsigned mcp_pack_e4m3(float low, float high)
+{
+    return mcp_shim_eight(low, 3, -6, 448) | mcp_shim_eight(high, 3, -6, 448) << 8;
+}
+inline unsigned mcp_pack_e5m2(float low, float high)
+{
+    return mcp_shim_eight(low, 2, -14, 57344) | mcp_shim_eight(high, 2, -14, 57344) << 8;
+}
+
 #endif

@@ -218,6 +218,15 @@ inline int __ffs(int x)
 {
     return __builtin_ffs(x);
 }
+/* Byte i is that of the 8 of x and y, from x's lowest on, which digit i of `which` names. */
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned which)
+{
+    const uint64_t both = x | static_cast<uint64_t>(y) << 32;
+    unsigned bytes = 0;
+    for (int i = 0; i < 4; i++)
+        bytes |= static_cast<unsigned>(both >> 8 * (which >> 4 * i & 7) & 0xff) << 8 * i;
+    return bytes;
+}
 inline float __uint_as_float(unsigned bits)
 {
     float value;
