@@ -3,14 +3,15 @@
 
 #define F32 (1u << MCP_F32)
 #define FLOATS (F32 | 1u << MCP_BF16 | 1u << MCP_F16)
+#define PRODUCTS (FLOATS | 1u << MCP_F8)
 #define ANY ((1u << MCP_NUM_DTYPES) - 1)
 
 const struct mcp_cpu_kernel mcp_cpu_kernels[MCP_NUM_FUNCTIONS] = {
-    [MCP_FN_MATMUL_NT] = {mcp_cpu_matmul_nt, FLOATS},
+    [MCP_FN_MATMUL_NT] = {mcp_cpu_matmul_nt, PRODUCTS},
     [MCP_FN_MATMUL_NT_BIAS] = {mcp_cpu_matmul_nt_bias, FLOATS},
     [MCP_FN_MATMUL_NT_GELU] = {mcp_cpu_matmul_nt_gelu, FLOATS},
-    [MCP_FN_MATMUL_NN] = {mcp_cpu_matmul_nn, FLOATS},
-    [MCP_FN_MATMUL_TN_ACCUMULATE] = {mcp_cpu_matmul_tn, FLOATS},
+    [MCP_FN_MATMUL_NN] = {mcp_cpu_matmul_nn, PRODUCTS},
+    [MCP_FN_MATMUL_TN_ACCUMULATE] = {mcp_cpu_matmul_tn, PRODUCTS},
     [MCP_FN_GROUPED_NT] = {mcp_cpu_grouped_nt, FLOATS},
     [MCP_FN_GROUPED_NN] = {mcp_cpu_grouped_nn, FLOATS},
     [MCP_FN_GROUPED_TN_ACCUMULATE] = {mcp_cpu_grouped_tn, FLOATS},
@@ -53,6 +54,9 @@ const struct mcp_cpu_kernel mcp_cpu_kernels[MCP_NUM_FUNCTIONS] = {
     [MCP_FN_ZERO] = {mcp_cpu_zero, FLOATS},
     [MCP_FN_SUM_SQUARES] = {mcp_cpu_sum_squares, FLOATS},
     [MCP_FN_ADAM] = {mcp_cpu_adam, FLOATS},
+    [MCP_FN_CAST_ROWS] = {mcp_cpu_cast_rows, FLOATS},
+    [MCP_FN_CAST_COLUMNS] = {mcp_cpu_cast_columns, FLOATS},
+    [MCP_FN_CAST_BOTH] = {mcp_cpu_cast_both, FLOATS},
     [MCP_FN_QUANTISE] = {mcp_cpu_quantise, FLOATS},
     [MCP_FN_DEQUANTISE] = {mcp_cpu_dequantise, FLOATS},
     [MCP_FN_MOMENTUM] = {mcp_cpu_momentum, FLOATS},

@@ -2,17 +2,29 @@
  * theirs, and their gradients. */
 #include "exec/cpu_blas.h"
 #include "exec/cpu_kernels_parts.h"
+#include "exec/eight.h"
+#include "step/casts.h"
 
-/* One product of views; strides are rows' lengths as they lie. */
+/* Rows of a matrix as they lie; of MCP_F8, which a cast left: times the scale. */
+struct matrix {
+    struct mcp_view view;
+    int64_t stride;
+    bool transposed;
+    bool is_e5m2;
+    float scale;
+};
+
+/* c[m][n] = a[m][k] b[k][n] */
 struct product {
     int64_t m, n, k;
-    struct mcp_view a, b, c;
-    bool a_transposed, b_transposed, accumulate;
+    struct matrix a, b;
+    struct mcp_view c;
+    bool accumulate;
 };
 
 static bool is_plain(const struct product *p)
 {
-    return p->a.dtype == MCP_F32 && p->b.dtype == MCP_F32 && p->c.dtype == MCP_F32;
+    return p->a.view.dtype == MCP_F32 && p->b.view.dtype == MCP_F32 && p->c.dtype == MCP_F32;
 }
 
 static const float *floats(struct mcp_view view)
@@ -25,35 +37,47 @@ static void multiply_plain(const struct product *p)
     mcp_blas_multiply(&(struct mcp_product){.m = p->m,
                                             .n = p->n,
                                             .k = p->k,
-                                            .a = floats(p->a),
-                                            .b = floats(p->b),
+                                            .a = floats(p->a.view),
+                                            .b = floats(p->b.view),
                                             .c = (float *)(void *)p->c.data,
-                                            .lda = p->a_transposed ? p->m : p->k,
-                                            .ldb = p->b_transposed ? p->k : p->n,
+                                            .lda = p->a.stride,
+                                            .ldb = p->b.stride,
                                             .ldc = p->n,
-                                            .a_transposed = p->a_transposed,
-                                            .b_transposed = p->b_transposed,
+                                            .a_transposed = p->a.transposed,
+                                            .b_transposed = p->b.transposed,
                                             .accumulate = p->accumulate});
 }
 
-/* 16 bits: blocks are widened on the stack, added up in fp32 over the whole depth, and
+/* 16 and 8 bits: blocks are widened on the stack, added up in fp32 over the whole depth, and
  * rounded once. */
 enum { BLOCK = 96, DEPTH = 256 };
 
 struct block {
-    int64_t row, column; /* of the matrix as it lies */
+    int64_t row, column;
     int rows, columns;
-    int64_t stride;
 };
 
-static void load_block(struct mcp_view view, const struct block *block, float *out)
+/* `count` numbers from `at` on. */
+static const float *numbers_of(const struct matrix *from, int64_t at, int count, float *room)
 {
-    for (int i = 0; i < block->rows; i++) {
-        int64_t at = (block->row + i) * block->stride + block->column;
-        float *to = out + (int64_t)i * block->columns;
-        const float *from = mcp_get(view, at, block->columns, to);
-        if (from != to)
-            memcpy(to, from, (size_t)block->columns * sizeof *to);
+    if (from->view.dtype != MCP_F8)
+        return mcp_get(from->view, at, count, room);
+    const uint8_t *bytes = (const uint8_t *)(const void *)from->view.data + at;
+    mcp_widen_eight(from->is_e5m2, bytes, count, from->scale, room);
+    return room;
+}
+
+/* As it lies: of a transposed matrix rows are columns. */
+static void load_block(const struct matrix *from, struct block block, float *out)
+{
+    if (from->transposed)
+        block = (struct block){block.column, block.row, block.columns, block.rows};
+    for (int i = 0; i < block.rows; i++) {
+        int64_t at = (block.row + i) * from->stride + block.column;
+        float *to = out + (int64_t)i * block.columns;
+        const float *numbers = numbers_of(from, at, block.columns, to);
+        if (numbers != to)
+            memcpy(to, numbers, (size_t)block.columns * sizeof *to);
     }
 }
 
@@ -62,39 +86,22 @@ static int shorter(int64_t left, int limit)
     return left < limit ? (int)left : limit;
 }
 
-static void load_a(const struct product *p, int64_t row, int rows, int64_t first, int depth,
-                   float *out)
-{
-    const struct block block = p->a_transposed ? (struct block){first, row, depth, rows, p->m}
-                                               : (struct block){row, first, rows, depth, p->k};
-    load_block(p->a, &block, out);
-}
-
-static void load_b(const struct product *p, int64_t column, int columns, int64_t first, int depth,
-                   float *out)
-{
-    const struct block block = p->b_transposed
-                                   ? (struct block){column, first, columns, depth, p->k}
-                                   : (struct block){first, column, depth, columns, p->n};
-    load_block(p->b, &block, out);
-}
-
 /* One block of the result. */
 static void multiply_block(const struct product *p, int64_t row, int64_t column)
 {
     float a[BLOCK * DEPTH], b[BLOCK * DEPTH], c[BLOCK * BLOCK];
     int rows = shorter(p->m - row, BLOCK), columns = shorter(p->n - column, BLOCK);
-    struct block place = {row, column, rows, columns, p->n};
+    const struct matrix sum = {.view = p->c, .stride = p->n};
     memset(c, 0, sizeof c);
     if (p->accumulate)
-        load_block(p->c, &place, c);
+        load_block(&sum, (struct block){row, column, rows, columns}, c);
     for (int64_t first = 0; first < p->k; first += DEPTH) {
         int depth = shorter(p->k - first, DEPTH);
-        load_a(p, row, rows, first, depth, a);
-        load_b(p, column, columns, first, depth, b);
+        load_block(&p->a, (struct block){row, first, rows, depth}, a);
+        load_block(&p->b, (struct block){first, column, depth, columns}, b);
         mcp_blas_multiply(&(struct mcp_product){
-            rows, columns, depth, a, b, c, p->a_transposed ? rows : depth,
-            p->b_transposed ? depth : columns, columns, p->a_transposed, p->b_transposed, true});
+            rows, columns, depth, a, b, c, p->a.transposed ? rows : depth,
+            p->b.transposed ? depth : columns, columns, p->a.transposed, p->b.transposed, true});
     }
     for (int i = 0; i < rows; i++)
         mcp_put(p->c, (row + i) * p->n + column, columns, c + (int64_t)i * columns);
@@ -127,25 +134,26 @@ static struct mcp_view gradients_of(const struct mcp_launch *launch, int expert,
 static void forward(const struct mcp_launch *launch, int expert, int64_t first, int64_t rows)
 {
     const int64_t *d = launch->op->dims;
-    multiply(&(struct product){.m = rows,
-                               .n = d[1],
-                               .k = d[2],
-                               .a = mcp_view_at(mcp_read_view(launch, 0), first * d[2]),
-                               .b = weights_of(launch, expert, d[2]),
-                               .c = mcp_view_at(mcp_write_view(launch, 0), first * d[1]),
-                               .b_transposed = true});
+    multiply(&(struct product){
+        .m = rows,
+        .n = d[1],
+        .k = d[2],
+        .a = {.view = mcp_view_at(mcp_read_view(launch, 0), first * d[2]), .stride = d[2]},
+        .b = {.view = weights_of(launch, expert, d[2]), .stride = d[2], .transposed = true},
+        .c = mcp_view_at(mcp_write_view(launch, 0), first * d[1])});
 }
 
 /* dims M, N, K: dx[M, N] = dy[M, K] w[K, N] */
 static void input_gradient(const struct mcp_launch *launch, int expert, int64_t first, int64_t rows)
 {
     const int64_t *d = launch->op->dims;
-    multiply(&(struct product){.m = rows,
-                               .n = d[1],
-                               .k = d[2],
-                               .a = mcp_view_at(mcp_read_view(launch, 0), first * d[2]),
-                               .b = weights_of(launch, expert, d[1]),
-                               .c = mcp_view_at(mcp_write_view(launch, 0), first * d[1])});
+    multiply(&(struct product){
+        .m = rows,
+        .n = d[1],
+        .k = d[2],
+        .a = {.view = mcp_view_at(mcp_read_view(launch, 0), first * d[2]), .stride = d[2]},
+        .b = {.view = weights_of(launch, expert, d[1]), .stride = d[1]},
+        .c = mcp_view_at(mcp_write_view(launch, 0), first * d[1])});
 }
 
 /* dims M, N, K: dw[M, N] += dy[K, M]^T x[K, N] */
@@ -153,29 +161,64 @@ static void weight_gradient(const struct mcp_launch *launch, int expert, int64_t
                             int64_t rows)
 {
     const int64_t *d = launch->op->dims;
+    multiply(&(struct product){
+        .m = d[0],
+        .n = d[1],
+        .k = rows,
+        .a = {.view = mcp_view_at(mcp_read_view(launch, 0), first * d[0]),
+              .stride = d[0],
+              .transposed = true},
+        .b = {.view = mcp_view_at(mcp_read_view(launch, 1), first * d[1]), .stride = d[1]},
+        .c = gradients_of(launch, expert, d[1]),
+        .accumulate = true});
+}
+
+/* What a cast left: numbers that are summed over lie beside each other. */
+static struct matrix cast_of(const struct mcp_launch *launch, int index)
+{
+    const struct mcp_cast_view cast = mcp_cast_view(launch, index);
+    return (struct matrix){.view = {.data = cast.bytes, .dtype = MCP_F8},
+                           .stride = cast.stride,
+                           .transposed = index == 1,
+                           .is_e5m2 = cast.is_e5m2,
+                           .scale = *(const float *)cast.scale};
+}
+
+/* dims M, N, K: c[M, N] = a[M, K] b[N, K]^T, or added to c */
+static void multiply_casts(const struct mcp_launch *launch, struct mcp_view c, bool accumulate)
+{
+    const int64_t *d = launch->op->dims;
     multiply(&(struct product){.m = d[0],
                                .n = d[1],
-                               .k = rows,
-                               .a = mcp_view_at(mcp_read_view(launch, 0), first * d[0]),
-                               .b = mcp_view_at(mcp_read_view(launch, 1), first * d[1]),
-                               .c = gradients_of(launch, expert, d[1]),
-                               .a_transposed = true,
-                               .accumulate = true});
+                               .k = d[2],
+                               .a = cast_of(launch, 0),
+                               .b = cast_of(launch, 1),
+                               .c = c,
+                               .accumulate = accumulate});
 }
 
 void mcp_cpu_matmul_nt(const struct mcp_launch *launch)
 {
-    forward(launch, 0, 0, launch->op->dims[0]);
+    if (mcp_op_reads_casts(launch->op))
+        multiply_casts(launch, mcp_write_view(launch, 0), false);
+    else
+        forward(launch, 0, 0, launch->op->dims[0]);
 }
 
 void mcp_cpu_matmul_nn(const struct mcp_launch *launch)
 {
-    input_gradient(launch, 0, 0, launch->op->dims[0]);
+    if (mcp_op_reads_casts(launch->op))
+        multiply_casts(launch, mcp_write_view(launch, 0), false);
+    else
+        input_gradient(launch, 0, 0, launch->op->dims[0]);
 }
 
 void mcp_cpu_matmul_tn(const struct mcp_launch *launch)
 {
-    weight_gradient(launch, 0, 0, launch->op->dims[2]);
+    if (mcp_op_reads_casts(launch->op))
+        multiply_casts(launch, gradients_of(launch, 0, launch->op->dims[1]), true);
+    else
+        weight_gradient(launch, 0, 0, launch->op->dims[2]);
 }
 
 /* Rows lie by expert. */

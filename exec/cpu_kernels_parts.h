@@ -97,6 +97,10 @@ void mcp_cpu_adam_frozen(const struct mcp_launch *launch);
 /* cpu_kernels_quantise.c */
 void mcp_cpu_quantise(const struct mcp_launch *launch);
 void mcp_cpu_dequantise(const struct mcp_launch *launch);
+/* cpu_kernels_cast.c */
+void mcp_cpu_cast_rows(const struct mcp_launch *launch);
+void mcp_cpu_cast_columns(const struct mcp_launch *launch);
+void mcp_cpu_cast_both(const struct mcp_launch *launch);
 /* cpu_kernels_one_bit.c */
 void mcp_cpu_add_error(const struct mcp_launch *launch);
 void mcp_cpu_compress_signs(const struct mcp_launch *launch);
