@@ -148,6 +148,8 @@ int mcp_plan_virtual_stage(const struct mcp_plan *plan, int rank, int chunk);
 bool mcp_plan_is_mirrored(const struct mcp_plan *plan, int virtual_stage);
 /* Do virtual stages k and k + 1 lie on one rank? Then what passes is no message. */
 bool mcp_plan_hands_over(const struct mcp_plan *plan, int virtual_stage);
+/* Or does a message pass between them? False where one of the two is none. */
+bool mcp_plan_has_boundary(const struct mcp_plan *plan, int virtual_stage);
 /* Do the first and the last virtual stage lie on one rank? Then tied weights are one table. */
 bool mcp_plan_ends_meet(const struct mcp_plan *plan);
 

@@ -87,6 +87,13 @@ bool mcp_plan_hands_over(const struct mcp_plan *plan, int virtual_stage)
            mcp_plan_rank_of(plan, virtual_stage) == mcp_plan_rank_of(plan, virtual_stage + 1);
 }
 
+bool mcp_plan_has_boundary(const struct mcp_plan *plan, int virtual_stage)
+{
+    int stages = plan->pipeline_parallel * plan->virtual_stages;
+    return virtual_stage >= 0 && virtual_stage < stages - 1 &&
+           !mcp_plan_hands_over(plan, virtual_stage);
+}
+
 bool mcp_plan_ends_meet(const struct mcp_plan *plan)
 {
     int last = plan->pipeline_parallel * plan->virtual_stages - 1;

@@ -5,6 +5,7 @@
 #include "exec/cuda_runtime.h"
 #include "exec/cuda_wait.h"
 #include "exec/transfer.h"
+#include "step/outbox.h"
 
 /* Blocks of threads that a call may take on the device. Each has a multiprocessor for itself as
  * long as it waits, and in every communicator it has buffers of some 10 MB for each rank that it
@@ -209,46 +210,16 @@ static enum mcp_status open_ops(struct mcp_cuda_channels *c, const struct mcp_pr
     return MCP_OK;
 }
 
-/* Messages of one kind that this rank sends in a step, and the longest of them. */
-struct post {
-    int64_t messages, longest_bytes;
-};
-
-static void count_slot(const struct mcp_program *program, const struct mcp_slot *slot,
-                       struct post posts[MCP_NUM_STREAMS])
-{
-    const struct mcp_entry_list *list = &program->lists[slot->list];
-    for (int e = 0; e < list->num_entries; e++) {
-        const struct mcp_entry *entry = &list->entries[e];
-        const struct mcp_block *block = &program->types[entry->type].blocks[entry->role];
-        for (int i = 0; i < block->num_ops; i++) {
-            struct post *post = &posts[block->ops[i].stream];
-            if (block->ops[i].function != MCP_FN_SEND)
-                continue;
-            post->messages++;
-            post->longest_bytes = mcp_max_int64(post->longest_bytes, bytes_of(&block->ops[i]));
-        }
-    }
-}
-
-/* The longest outbox that either program needs: exec/cuda_transfer.h. */
+/* The longest that any of the programs needs. */
 static void size_outboxes(struct mcp_cuda_channels *c, const struct mcp_program *program)
 {
-    struct post posts[MCP_NUM_STREAMS] = {{0, 0}};
-    int chunks = 1;
-    struct mcp_coordinate at = mcp_mesh_coordinate(&program->plan, c->rank);
-    const struct mcp_program_class *class = &program->classes[at.pipeline];
-    for (int i = 0; i < class->num_slots; i++) {
-        chunks = class->slots[i].chunk >= chunks ? class->slots[i].chunk + 1 : chunks;
-        count_slot(program, &class->slots[i], posts);
-    }
+    struct mcp_outbox needed[MCP_NUM_STREAMS];
+    mcp_program_outboxes(program, mcp_mesh_coordinate(&program->plan, c->rank).pipeline, needed);
     for (int s = 0; s < MCP_NUM_STREAMS; s++) {
         struct mcp_cuda_outbox *box = &c->outboxes[s];
-        int64_t stages = (int64_t)program->num_classes * chunks;
-        int64_t slots = posts[s].messages < stages ? posts[s].messages : stages;
-        box->slots = (int)mcp_max_int64(box->slots, slots);
+        box->slots = (int)mcp_max_int64(box->slots, needed[s].places);
         box->slot_bytes =
-            mcp_max_int64(box->slot_bytes, (posts[s].longest_bytes + 255) / 256 * 256);
+            mcp_max_int64(box->slot_bytes, (needed[s].message_bytes + 255) / 256 * 256);
     }
 }
 

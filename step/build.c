@@ -138,13 +138,6 @@ static int virtual_stage(const struct maker *m, int rank, int chunk)
     return mcp_plan_virtual_stage(m->plan, rank, chunk);
 }
 
-/* Is what passes between virtual stages k and k + 1 a message? */
-static bool is_boundary(const struct maker *m, int k)
-{
-    int stages = m->plan->pipeline_parallel * m->plan->virtual_stages;
-    return k >= 0 && k < stages - 1 && !mcp_plan_hands_over(m->plan, k);
-}
-
 /* For every slot: one layer ahead, into two copies, or when the layer is at hand, into one. */
 static bool gathers(const struct maker *m, int layer)
 {
@@ -216,14 +209,14 @@ static void forward_list(struct maker *m, int k, int next_slot_layer)
 {
     int first, count;
     mcp_chunk_extent(m->question, m->plan, k, &first, &count);
-    if (is_boundary(m, k - 1))
+    if (mcp_plan_has_boundary(m->plan, k - 1))
         add_entry(m, MCP_RECEIVE_FORWARD, first, 0);
     for (int i = 0; i < count; i++) {
         int layer = first + i, next = i + 1 < count ? layer + 1 : next_slot_layer;
         gather_ahead(m, gathered_at(m, layer, next));
         add_entry(m, MCP_FORWARD, layer, copy_of(m, layer, next));
     }
-    if (is_boundary(m, k))
+    if (mcp_plan_has_boundary(m->plan, k))
         add_entry(m, MCP_SEND_FORWARD, first + count - 1, 0);
 }
 
@@ -249,12 +242,12 @@ static int backward_list(struct maker *m, const struct backward *slot)
             gather_ahead(m, gathered_at(m, layer, next));
         int copy = copy_of(m, layer, next);
         add_entry(m, MCP_RECOMPUTE, layer, copy);
-        if (layer == top && is_boundary(m, k)) {
+        if (layer == top && mcp_plan_has_boundary(m->plan, k)) {
             lead = (int)m->num_entries;
             add_entry(m, MCP_RECEIVE_BACKWARD, layer, 0);
         }
         add_entry(m, (enum mcp_block_role)slot->pass, layer, copy);
-        if (layer == first && is_boundary(m, k - 1))
+        if (layer == first && mcp_plan_has_boundary(m->plan, k - 1))
             add_entry(m, MCP_SEND_BACKWARD, layer, 0);
         if (slot->pass == MCP_PASS_BACKWARD)
             reduce_after(m, layer, slot->last);

@@ -43,11 +43,8 @@ static void add_whole_backwards(const struct mcp_stage *stage, int count, double
 /* Sends, and the receives that no send goes with. */
 static int64_t messages_ns(const struct mcp_plan *plan, int k, const struct estimate *e)
 {
-    int last = plan->pipeline_parallel * plan->virtual_stages - 1;
-    bool sends_forth = k < last && !mcp_plan_hands_over(plan, k);
-    bool sends_back = k > 0 && !mcp_plan_hands_over(plan, k - 1);
-    return (sends_back ? 1 : 2) * e->forward[k].send_ns +
-           (sends_forth ? 1 : 2) * e->backward[k].send_ns;
+    return (mcp_plan_has_boundary(plan, k - 1) ? 1 : 2) * e->forward[k].send_ns +
+           (mcp_plan_has_boundary(plan, k) ? 1 : 2) * e->backward[k].send_ns;
 }
 
 /* Every second of rank r is one kind of time; what nothing else claims is bubble. */
@@ -174,17 +171,24 @@ static int64_t add_static(const struct mcp_pricer *pricer, const struct mcp_plan
     return (plan->reshard_after_forward ? few : gathered) + 2 * transient + dummy;
 }
 
-/* Of each way as many places as virtual stages, or as a step has messages if those are fewer:
- * exec/cuda_transfer.h. */
+/* Of each stream of messages, which chunks that run from the last rank down have for themselves:
+ * step/outbox.h. */
 static int64_t message_copies(const struct mcp_question *question, const struct mcp_plan *plan,
                               int r, int num_microbatches)
 {
-    const int p = plan->pipeline_parallel, v = plan->virtual_stages;
-    if (!question->stack->message_copies || p == 1)
+    const int64_t limit = (int64_t)plan->pipeline_parallel * plan->virtual_stages;
+    int64_t messages[2][2] = {{0}}, places = 0;
+    if (!question->stack->message_copies)
         return 0;
-    const int64_t places = mcp_min_int64((int64_t)p * v, (int64_t)num_microbatches * v);
-    const int ways = v > 1 ? 2 : (r > 0) + (r < p - 1);
-    return ways * places * mcp_residual_bytes(question, plan);
+    for (int c = 0; c < plan->virtual_stages; c++) {
+        const int k = mcp_plan_virtual_stage(plan, r, c);
+        int64_t *const of = messages[mcp_plan_is_mirrored(plan, k)];
+        of[0] += mcp_plan_has_boundary(plan, k) ? num_microbatches : 0;
+        of[1] += mcp_plan_has_boundary(plan, k - 1) ? num_microbatches : 0;
+    }
+    for (int i = 0; i < 4; i++)
+        places += mcp_min_int64(limit, messages[i / 2][i % 2]);
+    return places * mcp_message_bytes(question, plan);
 }
 
 static void rank_memory(const struct mcp_pricer *pricer, const struct mcp_plan *plan, int r,

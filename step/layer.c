@@ -124,6 +124,18 @@ int64_t mcp_residual_bytes(const struct mcp_question *question, const struct mcp
                                  mcp_activation_dtype(question->job->precision));
 }
 
+bool mcp_message_is_scattered(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    return question->stack->scatter_gather_pipeline && !plan->sequence_parallel &&
+           plan->tensor_parallel > 1;
+}
+
+int64_t mcp_message_bytes(const struct mcp_question *question, const struct mcp_plan *plan)
+{
+    return mcp_residual_bytes(question, plan) /
+           (mcp_message_is_scattered(question, plan) ? plan->tensor_parallel : 1);
+}
+
 static void set_shapes(struct mcp_builder *b)
 {
     const struct mcp_plan *plan = b->plan;

@@ -81,6 +81,9 @@ void mcp_chunk_layers(const struct mcp_model *model, int stages, int k,
 
 /* The residual stream between two layers, of one rank and microbatch: X, and DX. */
 int64_t mcp_residual_bytes(const struct mcp_question *question, const struct mcp_plan *plan);
+/* What of it one rank sends: all, or its share where a message is cut over the tensor group. */
+int64_t mcp_message_bytes(const struct mcp_question *question, const struct mcp_plan *plan);
+bool mcp_message_is_scattered(const struct mcp_question *question, const struct mcp_plan *plan);
 
 /* Parameters one rank holds of a layer type; before any ZeRO sharding. */
 int64_t mcp_layer_type_parameters(const struct mcp_layer_type *type, bool expert);

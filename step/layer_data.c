@@ -428,8 +428,7 @@ static void message(struct mcp_builder *b, enum mcp_block_role role, enum mcp_st
     bool forth = role == MCP_SEND_FORWARD || role == MCP_RECEIVE_BACKWARD;
     bool receives = role == MCP_RECEIVE_FORWARD || role == MCP_RECEIVE_BACKWARD;
     int64_t whole = b->sharded_tokens * b->hidden;
-    bool scattered = b->question->stack->scatter_gather_pipeline && !b->plan->sequence_parallel &&
-                     b->plan->tensor_parallel > 1;
+    bool scattered = mcp_message_is_scattered(b->question, b->plan);
     struct mcp_call call = {.function = receives ? MCP_FN_RECEIVE : MCP_FN_SEND,
                             .stream = stream,
                             .group = MCP_PIPELINE,

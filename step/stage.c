@@ -249,9 +249,9 @@ static struct boundaries price_messages(const struct mcp_question *q, const stru
                                         int k, struct mcp_stage *out)
 {
     struct boundaries at = {0};
-    int stages = plan->pipeline_parallel * plan->virtual_stages, rank = mcp_plan_rank_of(plan, k);
-    at.next = k < stages - 1 && !mcp_plan_hands_over(plan, k);
-    at.previous = k > 0 && !mcp_plan_hands_over(plan, k - 1);
+    int rank = mcp_plan_rank_of(plan, k);
+    at.next = mcp_plan_has_boundary(plan, k);
+    at.previous = mcp_plan_has_boundary(plan, k - 1);
     if (at.next)
         out->message_ns += mcp_message_price(q, plan, out->top, rank, true, &at.forth);
     if (at.previous)
@@ -376,7 +376,7 @@ void mcp_stage_price(struct mcp_pricer *pricer, const struct mcp_plan *plan, int
     if (k > 0 && mcp_plan_hands_over(plan, k - 1))
         out->memory.passed_backward_bytes = out->x_bytes;
     const struct layer_run *top = &runs[num_runs - 1];
-    bool awaits = k < stages - 1 && !mcp_plan_hands_over(plan, k);
+    bool awaits = mcp_plan_has_boundary(plan, k);
     out->top = top->layer->type;
     out->lead_ns = awaits ? top->layer->recompute_ns : 0;
     out->bottom_gather_ns = runs[0].step->gather_ns;

@@ -2,6 +2,7 @@
 #include "tests/step/play_memory.h"
 
 #include "step/layer.h"
+#include "step/outbox.h"
 
 #include <math.h>
 #include <string.h>
@@ -329,19 +330,16 @@ static struct walk new_walk(struct mcp_arena *arena, const struct mcp_question *
     return w;
 }
 
-/* Of each way that the class sends: a place for each virtual stage, or message of a step. */
+/* As an executor makes them. */
 static int64_t message_copies(const struct mcp_question *question,
                               const struct mcp_program *program, int class)
 {
-    const struct mcp_plan *plan = &program->plan;
-    int stages = plan->pipeline_parallel, limit = stages, ways = 2;
-    if (!question->stack->message_copies || stages == 1)
-        return 0;
-    if (limit > program->num_microbatches)
-        limit = program->num_microbatches;
-    if (plan->virtual_stages == 1)
-        ways = (class > 0) + (class + 1 < stages);
-    return (int64_t)limit * plan->virtual_stages * ways * mcp_residual_bytes(question, plan);
+    struct mcp_outbox boxes[MCP_NUM_STREAMS];
+    int64_t bytes = 0;
+    mcp_program_outboxes(program, class, boxes);
+    for (int s = 0; s < MCP_NUM_STREAMS; s++)
+        bytes += boxes[s].places * boxes[s].message_bytes;
+    return question->stack->message_copies ? bytes : 0;
 }
 
 void play_memory(struct mcp_arena *arena, const struct mcp_question *question,
