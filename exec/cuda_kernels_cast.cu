@@ -90,8 +90,11 @@ template <bool E5M2>
 static __device__ __forceinline__ float find_scale(const unsigned *largest, int parts)
 {
     unsigned most = 0;
-    for (int i = static_cast<int>(threadIdx.x); i < parts; i += mcp_threads)
-        most = larger(most, largest[i]);
+#pragma unroll
+    for (int first = 0; first < most_parts; first += mcp_threads) {
+        const int part = first + static_cast<int>(threadIdx.x);
+        most = larger(most, part < parts ? largest[part] : 0);
+    }
     return scale_under<E5M2>(block_largest(most));
 }
 
@@ -124,8 +127,13 @@ static_assert(MCP_CAST_MULTIPLE % group == 0, "groups of rows and packs are whol
 
 struct part {
     int64_t row, column; /* its first */
-    int64_t rows, columns;
+    int rows, columns;
 };
+
+static __device__ __forceinline__ int at_most_tile(int64_t left)
+{
+    return left < tile ? static_cast<int>(left) : tile;
+}
 
 /* What the first kernel has read last comes first: it is in the L2 still. */
 static __device__ __forceinline__ part part_of_block(const struct mcp_cuda_cast &op)
@@ -133,7 +141,7 @@ static __device__ __forceinline__ part part_of_block(const struct mcp_cuda_cast 
     const int64_t index = gridDim.x - 1 - blockIdx.x, across = mcp_ceil(op.num_columns, tile);
     const int64_t down = mcp_divide(index, across);
     const int64_t row = down * tile, column = (index - down * across) * tile;
-    return {row, column, op.num_rows - row, op.num_columns - column};
+    return {row, column, at_most_tile(op.num_rows - row), at_most_tile(op.num_columns - column)};
 }
 
 static __device__ __forceinline__ int row_of(int pass)
@@ -210,8 +218,8 @@ static __device__ __forceinline__ void store_columns(const struct mcp_cuda_cast 
     if (row >= p.rows || 4 * word >= p.columns)
         return;
 #pragma unroll
-    for (int i = 0; i < group; i++)
-        block[i / 4][i % 4] = bytes[place_of(row + i, word)];
+    for (int i = 0; i < group; i++) /* rows of a group are changed about alike */
+        block[i / 4][i % 4] = bytes[place_of(row, word) + i * tile_words];
 #pragma unroll
     for (int i = 0; i < group / 4; i++)
         transpose(block[i]);
