@@ -11,6 +11,7 @@
 #include "exec/events.h"
 #include "exec/host_functions.h"
 #include "exec/transfer.h"
+#include "step/casts.h"
 
 #include <string.h>
 
@@ -33,7 +34,9 @@ struct mcp_backend {
     struct mcp_cuda_blas *blas;                    /* of the compute stream */
     struct mcp_cuda_channels *channels;
     struct mcp_cuda_counts counts;
-    int64_t counts_bytes; /* of the longest; 0: there are no experts */
+    int64_t counts_bytes;           /* of the longest; 0: there are no experts */
+    bool has_casts;                 /* and products in 8 bits of them */
+    const struct mcp_weight *askew; /* where one of them lies in between 16 bytes; NULL: nowhere */
     struct ids ids;
     float *scalars;     /* locked in place: what step_scalars reads and writes */
     void *agree_stream; /* and numbers, on the host and on the device */
@@ -58,10 +61,15 @@ static void size_op(struct mcp_backend *b, const struct mcp_layer_type *type,
                     const struct mcp_op *op, bool *has_kernels)
 {
     int64_t bytes = type->facts.microbatch_size * type->facts.sequence_local * 4;
+    bool reads_casts = mcp_op_reads_casts(op) && op->dtype == MCP_F8;
     if (op->function == MCP_FN_LOAD_MICROBATCH && bytes > b->ids.bytes)
         b->ids.bytes = bytes;
     if (op->function == MCP_FN_EXPERT_COUNTS)
         b->counts_bytes = mcp_max_int64(b->counts_bytes, counts_bytes(type));
+    b->has_casts = b->has_casts || reads_casts;
+    if (reads_casts && op->weight != MCP_NO_WEIGHT &&
+        mcp_weight_offset(type, op->weight, 0) % 8 != 0)
+        b->askew = &type->weights[op->weight];
     has_kernels[op->stream] = has_kernels[op->stream] || !mcp_op_is_transfer(op);
 }
 
@@ -74,6 +82,29 @@ static void size_program(struct mcp_backend *b, const struct mcp_program *progra
             for (int i = 0; i < block->num_ops; i++)
                 size_op(b, &program->types[t], &block->ops[i], has_kernels);
         }
+}
+
+/* Whether products in 8 bits can be had: of the device, and as weights lie. */
+static enum mcp_status check_casts(const struct mcp_backend *b, struct mcp_error *err)
+{
+    struct mcp_cuda_facts facts;
+    int device;
+    if (!b->has_casts)
+        return MCP_OK;
+    if (b->askew != NULL)
+        return mcp_fail(err, MCP_RUN_FAILURE,
+                        "weights '%s' follow others whose number is no multiple of 8, and products "
+                        "in 8 bits are of 16 bytes at once: plan with --precision bf16",
+                        b->askew->name);
+    MCP_TRY(mcp_cuda_chosen(&device, err));
+    MCP_TRY(mcp_cuda_facts_of(device, &facts, err));
+    if (10 * facts.compute_major + facts.compute_minor >= 89)
+        return MCP_OK;
+    return mcp_fail(err, MCP_RUN_FAILURE,
+                    "%s has no products in 8 bits, which the plan's precision fp8 needs: its "
+                    "compute capability is %d.%d, and 8.9 and later have them; plan with "
+                    "--precision bf16",
+                    facts.name, facts.compute_major, facts.compute_minor);
 }
 
 static enum mcp_status open_queues(struct mcp_backend *b, const bool *has_kernels,
@@ -121,6 +152,7 @@ static enum mcp_status open_all(struct mcp_backend *b, const struct mcp_program 
     for (int i = 0; i <= MCP_INTERPRET_OTHERS; i++)
         if (setting.programs[i] != NULL)
             size_program(b, setting.programs[i], has_kernels);
+    MCP_TRY(check_casts(b, err));
     MCP_TRY(mcp_cuda_streams_open(b->arena, b->world, options->timed, options->ahead, &b->streams,
                                   err));
     MCP_TRY(open_queues(b, has_kernels, err));
@@ -163,7 +195,7 @@ static bool supports(enum mcp_function function, enum mcp_dtype dtype)
     bool is_number = dtype == MCP_F32 || dtype == MCP_BF16 || dtype == MCP_F16;
     if (is_host_function(function) || mcp_functions[function].code == MCP_HOST)
         return is_host_function(function) || kernel->run != NULL;
-    return mcp_transfer_supports(function, dtype) ||
+    return mcp_transfer_supports(function, dtype) || (dtype == MCP_F8 && kernel->takes_casts) ||
            (is_number && (kernel->run != NULL || kernel->multiply != NULL));
 }
 

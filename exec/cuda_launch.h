@@ -22,6 +22,7 @@ struct mcp_cuda_call {
 struct mcp_cuda_kernel {
     void (*run)(const struct mcp_cuda_call *call); /* kernels; or products: */
     enum mcp_status (*multiply)(const struct mcp_cuda_call *call, struct mcp_error *err);
+    bool takes_casts; /* products: of 8 bits too */
 };
 /* By enum mcp_function; both NULL: none, a transfer or the backend's own host function. */
 extern const struct mcp_cuda_kernel mcp_cuda_kernels[MCP_NUM_FUNCTIONS];
@@ -59,6 +60,7 @@ void mcp_cuda_launch_activation(const struct mcp_cuda_call *call);
 void mcp_cuda_launch_activation_backward(const struct mcp_cuda_call *call);
 void mcp_cuda_launch_quantise(const struct mcp_cuda_call *call);
 void mcp_cuda_launch_dequantise(const struct mcp_cuda_call *call);
+void mcp_cuda_launch_cast(const struct mcp_cuda_call *call);
 /* cuda_launch_heads.c */
 void mcp_cuda_launch_rotary(const struct mcp_cuda_call *call);
 void mcp_cuda_launch_rotary_backward(const struct mcp_cuda_call *call);

@@ -234,3 +234,21 @@ void mcp_cuda_launch_dequantise(const struct mcp_cuda_call *call)
         quantised_of(call, mcp_write_view(call->launch, 0), call->launch->reads[0]);
     mcp_cuda_dequantise(&op, call->queue);
 }
+
+/* --- operands of 8 bit products: of a part's weights, or of all that is read --- */
+
+void mcp_cuda_launch_cast(const struct mcp_cuda_call *call)
+{
+    const struct mcp_launch *launch = call->launch;
+    const struct mcp_op *op = launch->op;
+    const bool by_columns = op->function == MCP_FN_CAST_COLUMNS;
+    const bool both = op->function == MCP_FN_CAST_BOTH;
+    const struct mcp_cuda_cast cast = {
+        .from = mcp_cuda_array_of(mcp_weight_view(launch, 0, 0)),
+        .rows = by_columns ? NULL : mcp_cast_target(launch, 0),
+        .columns = by_columns || both ? mcp_cast_target(launch, both ? 1 : 0) : NULL,
+        .num_rows = op->dims[0],
+        .num_columns = op->dims[1],
+        .of_gradients = op->dims[2] != 0};
+    mcp_cuda_cast(&cast, call->queue);
+}

@@ -2,6 +2,8 @@
  * theirs, and their gradients. */
 #include "exec/cuda_launch.h"
 
+#include "step/casts.h"
+
 static struct mcp_cuda_matrix matrix_of(struct mcp_view view, bool transposed)
 {
     return mcp_cuda_matrix_of(view.data, view.dtype, transposed);
@@ -83,8 +85,40 @@ static enum mcp_status weight_gradient(const struct mcp_cuda_call *call, struct 
     return mcp_cuda_blas_multiply(call->blas, &product, call->queue->stream, err);
 }
 
+/* --- operands in 8 bits: step/casts.h --- */
+
+static struct mcp_cuda_matrix cast_of(const struct mcp_launch *launch, int index)
+{
+    const struct mcp_cast_view view = mcp_cast_view(launch, index);
+    return (struct mcp_cuda_matrix){.data = view.bytes,
+                                    .dtype = MCP_F8,
+                                    .transposed = index == 1,
+                                    .stride = view.stride,
+                                    .scale = view.scale,
+                                    .is_e5m2 = view.is_e5m2};
+}
+
+/* c[M, N] = a[M, K] b[N, K]^T, whichever of the three products it is. */
+static enum mcp_status multiply_casts(const struct mcp_cuda_call *call, struct mcp_view c,
+                                      bool accumulate, struct mcp_error *err)
+{
+    const int64_t *d = call->launch->op->dims;
+    const struct mcp_cuda_product product = {.m = d[0],
+                                             .n = d[1],
+                                             .k = d[2],
+                                             .a = cast_of(call->launch, 0),
+                                             .b = cast_of(call->launch, 1),
+                                             .c = matrix_of(c, false),
+                                             .accumulate = accumulate};
+    return mcp_cuda_blas_multiply(call->blas, &product, call->queue->stream, err);
+}
+
+/* --- dense layers --- */
+
 enum mcp_status mcp_cuda_matmul_nt(const struct mcp_cuda_call *call, struct mcp_error *err)
 {
+    if (mcp_op_reads_casts(call->launch->op))
+        return multiply_casts(call, mcp_write_view(call->launch, 0), false, err);
     return forward(call, (struct rows){0, 0, call->launch->op->dims[0]}, err);
 }
 
@@ -110,15 +144,21 @@ enum mcp_status mcp_cuda_matmul_nt_gelu(const struct mcp_cuda_call *call, struct
 
 enum mcp_status mcp_cuda_matmul_nn(const struct mcp_cuda_call *call, struct mcp_error *err)
 {
+    if (mcp_op_reads_casts(call->launch->op))
+        return multiply_casts(call, mcp_write_view(call->launch, 0), false, err);
     return input_gradient(call, (struct rows){0, 0, call->launch->op->dims[0]}, err);
 }
 
 enum mcp_status mcp_cuda_matmul_tn(const struct mcp_cuda_call *call, struct mcp_error *err)
 {
+    if (mcp_op_reads_casts(call->launch->op))
+        return multiply_casts(call, gradients_of(call->launch, 0, call->launch->op->dims[1]), true,
+                              err);
     return weight_gradient(call, (struct rows){0, 0, call->launch->op->dims[2]}, err);
 }
 
-/* Rows lie by expert. */
+/* --- experts: rows lie by expert --- */
+
 static enum mcp_status each_expert(const struct mcp_cuda_call *call,
                                    enum mcp_status (*product)(const struct mcp_cuda_call *,
                                                               struct rows, struct mcp_error *),

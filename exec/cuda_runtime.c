@@ -28,6 +28,11 @@ enum mcp_status mcp_cuda_choose(int device, struct mcp_error *err)
     return check(cudaSetDevice(device), "choosing a device", err);
 }
 
+enum mcp_status mcp_cuda_chosen(int *device, struct mcp_error *err)
+{
+    return check(cudaGetDevice(device), "asking for the device", err);
+}
+
 enum mcp_status mcp_cuda_facts_of(int device, struct mcp_cuda_facts *out, struct mcp_error *err)
 {
     struct cudaDeviceProp properties;

@@ -6,7 +6,7 @@
  * is no device, no driver (error 35) or no device that can be used (100), is one and the same.
  *
  * Entry points of the library, all that is used of it:
- *   cudaGetDeviceCount cudaSetDevice cudaGetDeviceProperties cudaDeviceGetPCIBusId
+ *   cudaGetDeviceCount cudaSetDevice cudaGetDevice cudaGetDeviceProperties cudaDeviceGetPCIBusId
  *   cudaMemGetInfo cudaMalloc cudaFree cudaMallocHost cudaFreeHost
  *   cudaMemcpyAsync (cudaMemcpyDefault) cudaMemsetAsync
  *   cudaDeviceGetStreamPriorityRange cudaStreamCreateWithPriority (cudaStreamNonBlocking)
@@ -30,6 +30,9 @@
 enum mcp_status mcp_cuda_count(int *count, struct mcp_error *err);
 /* The calling thread works on `device` from now on. */
 enum mcp_status mcp_cuda_choose(int device, struct mcp_error *err);
+
+/* The one that it works on. */
+enum mcp_status mcp_cuda_chosen(int *device, struct mcp_error *err);
 
 struct mcp_cuda_facts {
     char name[256];

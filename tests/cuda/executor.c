@@ -2,6 +2,7 @@
  * with begins here, before its main(), as the environment says:
  *     FAKE_DEVICES=2           of the machine; 1 where nothing is said
  *     FAKE_DEVICE_BYTES=...    of each; 1 GiB
+ *     FAKE_CAPABILITY=80       compute capability 8.0 of each; 9.0
  *     FAKE_FOLDER=F            where ranks exchange what transfers carry: for several processes
  *     FAKE_NOTICES=1           NCCL notices that peers have died or failed; else it waits
  *     FAKE_FAIL_COLLECTIVE=9   this rank's share of its 9th collective fails, from 0
@@ -20,7 +21,9 @@ static long number(const char *name, long otherwise)
 __attribute__((constructor)) static void begin(void)
 {
     const char *folder = getenv("FAKE_FOLDER");
+    const int capability = (int)number("FAKE_CAPABILITY", 90);
     fake_begin((int)number("FAKE_DEVICES", 1), (size_t)number("FAKE_DEVICE_BYTES", 1L << 30));
+    fake_set_capability(capability / 10, capability % 10);
     if (folder != NULL)
         fake_keep_apart(folder);
     fake_set_notices(number("FAKE_NOTICES", 0) != 0);

@@ -49,6 +49,8 @@ int fake_end(void);
 void fake_set_policy(const struct fake_policy *policy);
 /* What cudaGetDeviceCount() says in the place of a count; cudaSuccess: nothing. */
 void fake_set_device_error(int error);
+/* Compute capability of all devices; 9.0 where nothing is said. */
+void fake_set_capability(int major, int minor);
 /* How often in a row ranks may ask in vain, with nothing that can run, before the process
  * aborts. */
 void fake_set_patience(int rounds);

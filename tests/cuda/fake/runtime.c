@@ -21,6 +21,16 @@ void fake_fail_kernel(int after)
     broken.kernels = after;
 }
 
+static struct {
+    int major, minor;
+} capability = {9, 0};
+
+void fake_set_capability(int major, int minor)
+{
+    capability.major = major;
+    capability.minor = minor;
+}
+
 static cudaError_t answer(cudaError_t error)
 {
     if (broken.error != cudaSuccess)
@@ -126,7 +136,7 @@ cudaError_t cudaSetDevice(int device)
     return answer(error);
 }
 
-/* An H100, but for its memory. */
+/* An H100, but for its memory and what tests say of it. */
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device)
 {
     fake_lock();
@@ -138,7 +148,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device)
     out->totalGlobalMem = fake_device_bytes();
     out->sharedMemPerBlock = 49152;
     out->sharedMemPerBlockOptin = 232448;
-    out->major = 9;
+    out->major = capability.major;
+    out->minor = capability.minor;
     out->multiProcessorCount = 132;
     out->pciBusID = 0x10 + device;
     out->memoryBusWidth = 5120;
