@@ -65,7 +65,7 @@ struct mcp_stack {
     const char *attention;         /* default kernel */
     bool fused_attention_sinks;    /* sinks do not force unfused attention */
     bool scatter_gather_pipeline;  /* a message is cut over the tensor group without SP */
-    bool all_reduce_gradients;     /* ZeRO-1 and 2 still all-reduce gradients */
+    bool all_reduce_gradients;     /* ZeRO-1 still all-reduces gradients */
     bool deduplicated_dispatch;    /* a token crosses to a node once (DeepEP, HybridEP) */
     bool recompute_whole_layer;    /* recompute does not stop at the last saved value */
     unsigned selective_modules;    /* what `recompute: selective` means here */

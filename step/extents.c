@@ -1,6 +1,7 @@
 /* step/extents.c: sizes of ops beside those of what they read and write. */
-#include "step/extents.h"
+#include "step/extents_parts.h"
 
+#include "core/arena.h"
 #include "core/minmax.h"
 #include "step/casts.h"
 #include "step/weights.h"
@@ -8,16 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-struct judged {
-    const struct mcp_program *program;
-    const struct mcp_layer_type *type;
-    const struct mcp_op *op;
-    struct mcp_error *err;
-};
-
-static enum mcp_status fail(const struct judged *at, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static enum mcp_status fail(const struct judged *at, const char *format, ...)
+enum mcp_status mcp_extents_fail(const struct mcp_judged *at, const char *format, ...)
 {
     char text[384];
     va_list args;
@@ -60,7 +52,7 @@ static bool find_extents(const struct mcp_op *op, struct extents *out)
     }
 }
 
-static int64_t elements_of(const struct judged *at, struct mcp_operand operand)
+static int64_t elements_of(const struct mcp_judged *at, struct mcp_operand operand)
 {
     const struct mcp_buffer *buffer = mcp_operand_buffer(at->program, at->type, operand);
     return (int64_t)((double)mcp_max_int64(buffer->bytes, buffer->capacity_bytes) /
@@ -68,7 +60,7 @@ static int64_t elements_of(const struct judged *at, struct mcp_operand operand)
 }
 
 /* Elements behind the start of the op's part: one in a frame or in scratch lies alone. */
-static int64_t elements_of_part(const struct judged *at, struct mcp_operand operand)
+static int64_t elements_of_part(const struct mcp_judged *at, struct mcp_operand operand)
 {
     const int part = at->op->weight;
     const bool alone = part == MCP_NO_WEIGHT || operand.space == MCP_SPACE_FRAME ||
@@ -77,60 +69,63 @@ static int64_t elements_of_part(const struct judged *at, struct mcp_operand oper
 }
 
 /* In double, as products of dimensions may be too large for anything else. */
-static enum mcp_status check_one(const struct judged *at, struct mcp_operand operand, int64_t there,
-                                 const int64_t shape[2])
+static enum mcp_status check_one(const struct mcp_judged *at, struct mcp_operand operand,
+                                 int64_t there, const int64_t shape[2])
 {
     if ((double)shape[0] * (double)shape[1] <= (double)there)
         return MCP_OK;
-    return fail(at, "%lld x %lld numbers of '%s', where its buffer has %lld", (long long)shape[0],
-                (long long)shape[1], mcp_operand_buffer(at->program, at->type, operand)->name,
-                (long long)mcp_max_int64(there, 0));
+    return mcp_extents_fail(at, "%lld x %lld numbers of '%s', where its buffer has %lld",
+                            (long long)shape[0], (long long)shape[1],
+                            mcp_operand_buffer(at->program, at->type, operand)->name,
+                            (long long)mcp_max_int64(there, 0));
 }
 
-static enum mcp_status check_is_cast(const struct judged *at, struct mcp_operand operand)
+static enum mcp_status check_is_cast(const struct mcp_judged *at, struct mcp_operand operand)
 {
     const struct mcp_buffer *buffer = mcp_operand_buffer(at->program, at->type, operand);
     if (buffer->dtype == at->op->dtype)
         return MCP_OK;
-    return fail(at,
-                "reads '%s' in %s, which no op has cast: plan for a stack with casts_operands, as "
-                "mcpplan-cpu and mcpplan-cuda have",
-                buffer->name, mcp_dtype_names[buffer->dtype]);
+    return mcp_extents_fail(
+        at,
+        "reads '%s' in %s, which no op has cast: plan for a stack with casts_operands, as "
+        "mcpplan-cpu and mcpplan-cuda have",
+        buffer->name, mcp_dtype_names[buffer->dtype]);
 }
 
 /* The matrix is a cast behind `offset` bytes of its buffer. */
-static enum mcp_status check_cast(const struct judged *at, struct mcp_operand operand,
+static enum mcp_status check_cast(const struct mcp_judged *at, struct mcp_operand operand,
                                   int64_t offset, const int64_t shape[2])
 {
     const struct mcp_buffer *buffer = mcp_operand_buffer(at->program, at->type, operand);
     const long long rows = shape[0], columns = shape[1], bytes = buffer->capacity_bytes;
     if (!mcp_cast_fits(rows, columns))
-        return fail(at, "a cast of %lld x %lld numbers in '%s': both must be multiples of %d", rows,
-                    columns, buffer->name, MCP_CAST_MULTIPLE);
+        return mcp_extents_fail(
+            at, "a cast of %lld x %lld numbers in '%s': both must be multiples of %d", rows,
+            columns, buffer->name, MCP_CAST_MULTIPLE);
     if ((double)(offset + MCP_CAST_HEADER_BYTES) + (double)rows * (double)columns <= (double)bytes)
         return MCP_OK;
-    return fail(at, "a cast of %lld x %lld numbers in '%s', which has %lld bytes", rows, columns,
-                buffer->name, bytes);
+    return mcp_extents_fail(at, "a cast of %lld x %lld numbers in '%s', which has %lld bytes", rows,
+                            columns, buffer->name, bytes);
 }
 
 /* Weights are cast part by part, whole. */
-static enum mcp_status check_cast_weight(const struct judged *at, struct mcp_operand operand,
+static enum mcp_status check_cast_weight(const struct mcp_judged *at, struct mcp_operand operand,
                                          const int64_t rows_columns[2])
 {
     const struct mcp_op *op = at->op;
     const struct mcp_weight *part = &at->type->weights[op->weight];
     if (op->weight == MCP_NO_WEIGHT || !part->cast)
-        return fail(at, "weights that are not cast");
+        return mcp_extents_fail(at, "weights that are not cast");
     const double rows = (double)op->dims[4] + (double)rows_columns[0];
     if (rows > (double)part->rows || rows_columns[1] > part->columns)
-        return fail(at, "%.0f x %lld numbers of '%s', which has %lld x %lld", rows,
-                    (long long)rows_columns[1], part->name, (long long)part->rows,
-                    (long long)part->columns);
+        return mcp_extents_fail(at, "%.0f x %lld numbers of '%s', which has %lld x %lld", rows,
+                                (long long)rows_columns[1], part->name, (long long)part->rows,
+                                (long long)part->columns);
     return check_cast(at, operand, mcp_cast_weight_offset(at->type, op->weight),
                       (const int64_t[]){part->rows, part->columns});
 }
 
-static enum mcp_status check_cast_reads(const struct judged *at, const struct extents *e)
+static enum mcp_status check_cast_reads(const struct mcp_judged *at, const struct extents *e)
 {
     for (int i = 0; i < e->num_reads; i++)
         MCP_TRY(check_is_cast(at, at->op->reads[i]));
@@ -140,7 +135,7 @@ static enum mcp_status check_cast_reads(const struct judged *at, const struct ex
     return MCP_OK;
 }
 
-static enum mcp_status check_reads(const struct judged *at, const struct extents *e)
+static enum mcp_status check_reads(const struct mcp_judged *at, const struct extents *e)
 {
     for (int i = 0; i < e->num_reads; i++)
         MCP_TRY(check_one(at, at->op->reads[i],
@@ -150,7 +145,7 @@ static enum mcp_status check_reads(const struct judged *at, const struct extents
     return MCP_OK;
 }
 
-static enum mcp_status check_bias(const struct judged *at)
+static enum mcp_status check_bias(const struct mcp_judged *at)
 {
     const struct mcp_op *op = at->op;
     if (!mcp_op_has_epilogue(op) || op->dims[5] == 0)
@@ -160,12 +155,12 @@ static enum mcp_status check_bias(const struct judged *at)
     return check_one(at, op->reads[1], there, (const int64_t[]){op->dims[4] + op->dims[1], 1});
 }
 
-static enum mcp_status check_product(const struct judged *at, struct extents e)
+static enum mcp_status check_product(const struct mcp_judged *at, struct extents e)
 {
     const struct mcp_op *op = at->op;
     if (op->num_reads < e.num_reads || op->num_writes < e.num_writes)
-        return fail(at, "%d operands read and %d written, where it has %d and %d", op->num_reads,
-                    op->num_writes, e.num_reads, e.num_writes);
+        return mcp_extents_fail(at, "%d operands read and %d written, where it has %d and %d",
+                                op->num_reads, op->num_writes, e.num_reads, e.num_writes);
     if (mcp_op_reads_casts(op))
         MCP_TRY(check_cast_reads(at, &e));
     if (e.part < 0)
@@ -183,7 +178,7 @@ static enum mcp_status check_product(const struct judged *at, struct extents e)
 }
 
 /* Rows and columns are elements of some operand. Rows of experts are expected, not found. */
-static bool has_rows(const struct judged *at)
+static bool has_rows(const struct mcp_judged *at)
 {
     switch (at->op->function) {
     case MCP_FN_NORM_FORWARD:
@@ -207,7 +202,7 @@ static bool has_rows(const struct judged *at)
     }
 }
 
-static enum mcp_status check_rows(const struct judged *at)
+static enum mcp_status check_rows(const struct mcp_judged *at)
 {
     const int64_t *d = at->op->dims;
     int64_t largest = 0;
@@ -217,44 +212,71 @@ static enum mcp_status check_rows(const struct judged *at)
         largest = mcp_max_int64(largest, elements_of(at, at->op->writes[i]));
     if ((double)d[0] * (double)d[1] <= (double)largest)
         return MCP_OK;
-    return fail(at, "%lld rows of %lld numbers, where none of its buffers has more than %lld",
-                (long long)d[0], (long long)d[1], (long long)largest);
+    return mcp_extents_fail(
+        at, "%lld rows of %lld numbers, where none of its buffers has more than %lld",
+        (long long)d[0], (long long)d[1], (long long)largest);
 }
 
 /* What is cast lies as weights do, or alone. */
-static enum mcp_status check_casting(const struct judged *at)
+static enum mcp_status check_casting(const struct mcp_judged *at)
 {
     const struct mcp_op *op = at->op;
     const int part = op->weight, writes = op->function == MCP_FN_CAST_BOTH ? 2 : 1;
     const int64_t offset = part == MCP_NO_WEIGHT ? 0 : mcp_cast_weight_offset(at->type, part);
     if (op->num_reads < 1 || op->num_writes < writes)
-        return fail(at, "%d operands read and %d written, where it has 1 and %d", op->num_reads,
-                    op->num_writes, writes);
+        return mcp_extents_fail(at, "%d operands read and %d written, where it has 1 and %d",
+                                op->num_reads, op->num_writes, writes);
     MCP_TRY(check_one(at, op->reads[0], elements_of_part(at, op->reads[0]), op->dims));
     for (int i = 0; i < writes; i++)
         MCP_TRY(check_cast(at, op->writes[i], offset, op->dims));
     return MCP_OK;
 }
 
-static enum mcp_status check_op(const struct judged *at)
+static enum mcp_status check_op(const struct mcp_judged *at)
 {
     struct extents e;
     if (at->op->function >= MCP_FN_CAST_ROWS && at->op->function <= MCP_FN_CAST_BOTH)
         return check_casting(at);
+    if (mcp_op_is_transfer(at->op))
+        return mcp_check_transfer(at);
     if (find_extents(at->op, &e))
         return check_product(at, e);
     return has_rows(at) ? check_rows(at) : MCP_OK;
 }
 
+/* [types][roles]: does an entry run the block? Layers at an end have some that nobody runs, of
+ * values that they lack. */
+static bool *run_blocks(struct mcp_arena *scratch, const struct mcp_program *program)
+{
+    bool *runs = MCP_ARRAY(scratch, program->num_types * MCP_NUM_BLOCK_ROLES, bool);
+    for (int l = 0; l < program->num_lists; l++)
+        for (int i = 0; i < program->lists[l].num_entries; i++) {
+            const struct mcp_entry *entry = &program->lists[l].entries[i];
+            runs[entry->type * MCP_NUM_BLOCK_ROLES + entry->role] = true;
+        }
+    return runs;
+}
+
+static enum mcp_status check_type(const struct mcp_program *program, int t, const bool *runs,
+                                  struct mcp_error *err)
+{
+    for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
+        const struct mcp_block *block = &program->types[t].blocks[role];
+        for (int i = 0; i < block->num_ops && runs[role]; i++) {
+            const struct mcp_judged at = {program, &program->types[t], &block->ops[i], err};
+            MCP_TRY(check_op(&at));
+        }
+    }
+    return MCP_OK;
+}
+
 enum mcp_status mcp_program_check_extents(const struct mcp_program *program, struct mcp_error *err)
 {
-    for (int t = 0; t < program->num_types; t++)
-        for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
-            const struct mcp_block *block = &program->types[t].blocks[role];
-            for (int i = 0; i < block->num_ops; i++) {
-                const struct judged at = {program, &program->types[t], &block->ops[i], err};
-                MCP_TRY(check_op(&at));
-            }
-        }
-    return MCP_OK;
+    struct mcp_arena *scratch = mcp_arena_new();
+    const bool *runs = run_blocks(scratch, program);
+    enum mcp_status status = MCP_OK;
+    for (int t = 0; t < program->num_types && status == MCP_OK; t++)
+        status = check_type(program, t, &runs[t * MCP_NUM_BLOCK_ROLES], err);
+    mcp_arena_free(scratch);
+    return status;
 }

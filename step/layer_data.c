@@ -184,7 +184,7 @@ static void reduce_part(struct mcp_builder *b, const struct part *part)
 {
     const struct mcp_stack *stack = b->question->stack;
     struct mcp_ref gradients = mcp_part_buffer(part, MCP_LAYER_GRADIENTS);
-    bool all = b->plan->zero_stage == 0 || stack->all_reduce_gradients;
+    bool all = !is_sharded(b, part, 2) && (b->plan->zero_stage == 0 || stack->all_reduce_gradients);
     if (is_frozen(b) || (!has_peers(b, part) && !is_sharded(b, part, 2)))
         return;
     struct mcp_call call = {.function = all ? MCP_FN_ALL_REDUCE : MCP_FN_REDUCE_SCATTER,
@@ -216,7 +216,7 @@ static void reduce_replicas(struct mcp_builder *b)
         mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,
                                       .stream = MCP_STREAM_DATA,
                                       .group = MCP_TENSOR,
-                                      .dtype = MCP_F32,
+                                      .dtype = mcp_gradient_dtype(b->question),
                                       .has_dtype = true,
                                       .reads = {gradients},
                                       .writes = {gradients},
@@ -313,7 +313,7 @@ static void reduce_ends(struct mcp_builder *b, const struct part *part)
     mcp_emit(b, (struct mcp_call){.function = MCP_FN_ALL_REDUCE,
                                   .stream = MCP_STREAM_DATA,
                                   .group = MCP_ENDS,
-                                  .dtype = MCP_F32,
+                                  .dtype = mcp_gradient_dtype(b->question),
                                   .has_dtype = true,
                                   .reads = {gradients},
                                   .writes = {gradients},

@@ -1,0 +1,102 @@
+/* step/extents_transfers.c: what transfers send and receive beside the buffers that hold it. */
+#include "step/extents_parts.h"
+
+#include "core/mesh.h"
+#include "core/minmax.h"
+
+/* The next layer's X or DX is of the layer type that this one's next layer has, whichever that is. */
+static const struct mcp_buffer *buffer_of(const struct mcp_judged *at, struct mcp_operand operand)
+{
+    const struct mcp_buffer *buffer = mcp_operand_buffer(at->program, at->type, operand);
+    const struct mcp_buffer *least = NULL;
+    if (operand.layer_offset == 0)
+        return buffer;
+    for (int t = 0; t < at->program->num_types; t++) {
+        const struct mcp_buffer *other =
+            &at->program->types[t].buffers[MCP_SPACE_FRAME][operand.index];
+        if (other->bytes > 0 && (least == NULL || other->bytes < least->bytes))
+            least = other;
+    }
+    return least != NULL ? least : buffer;
+}
+
+/* Elements [first, first + count) of an operand; in double, as their sum may be too large. */
+static enum mcp_status check_range(const struct mcp_judged *at, struct mcp_operand operand,
+                                   int64_t first, int64_t count)
+{
+    const struct mcp_buffer *buffer = buffer_of(at, operand);
+    const double each = mcp_dtype_bytes((enum mcp_dtype)at->op->dtype);
+    if (((double)first + (double)count) * each <= (double)buffer->capacity_bytes)
+        return MCP_OK;
+    return mcp_extents_fail(at, "%lld numbers of %s from %lld of '%s' on, which has %lld bytes",
+                            (long long)count, mcp_dtype_names[at->op->dtype], (long long)first,
+                            buffer->name, (long long)buffer->capacity_bytes);
+}
+
+static bool is_in_place(const struct mcp_op *op)
+{
+    return op->reads[0].space == op->writes[0].space && op->reads[0].index == op->writes[0].index &&
+           op->reads[0].layer_offset == op->writes[0].layer_offset;
+}
+
+/* From the whole to shards, or back: the last shard may be short, its buffer is not. */
+static enum mcp_status check_shards(const struct mcp_judged *at, struct mcp_operand whole,
+                                    struct mcp_operand shard)
+{
+    const struct mcp_op *op = at->op;
+    const int64_t ranks = mcp_group_size(&at->program->plan, op->group);
+    MCP_TRY(check_range(at, whole, op->dims[2], op->dims[0]));
+    if (is_in_place(op))
+        return MCP_OK;
+    return check_range(at, shard, op->dims[3], op->dims[0] / ranks + (op->dims[0] % ranks != 0));
+}
+
+/* The whole buffer, or each tensor rank's share of it. */
+static enum mcp_status check_message(const struct mcp_judged *at, struct mcp_operand operand)
+{
+    const struct mcp_buffer *buffer = buffer_of(at, operand);
+    const double each = mcp_dtype_bytes((enum mcp_dtype)at->op->dtype);
+    const int64_t n = at->op->dims[0], ranks = at->program->plan.tensor_parallel;
+    const bool whole = (double)n * each >= (double)buffer->bytes;
+    return check_range(at, operand, whole ? 0 : (ranks - 1) * mcp_min_int64(n, buffer->bytes), n);
+}
+
+static enum mcp_status check_both(const struct mcp_judged *at, int64_t first, int64_t count)
+{
+    MCP_TRY(check_range(at, at->op->reads[0], first, count));
+    return check_range(at, at->op->writes[0], first, count);
+}
+
+static enum mcp_status check_operands(const struct mcp_judged *at, int reads, int writes)
+{
+    const struct mcp_op *op = at->op;
+    if (op->num_reads >= reads && op->num_writes >= writes)
+        return MCP_OK;
+    return mcp_extents_fail(at, "%d operands read and %d written, where it has %d and %d",
+                            op->num_reads, op->num_writes, reads, writes);
+}
+
+enum mcp_status mcp_check_transfer(const struct mcp_judged *at)
+{
+    const struct mcp_op *op = at->op;
+    const int64_t *d = op->dims;
+    MCP_TRY(check_operands(at, op->function != MCP_FN_RECEIVE, op->function != MCP_FN_SEND));
+    switch (op->function) {
+    case MCP_FN_ALL_REDUCE:
+    case MCP_FN_ALL_REDUCE_MAX:
+        return check_both(at, d[2], mcp_max_int64(d[0], d[4]));
+    case MCP_FN_REDUCE_SCATTER:
+        return check_shards(at, op->reads[0], op->writes[0]);
+    case MCP_FN_ALL_GATHER:
+        return check_shards(at, op->writes[0], op->reads[0]);
+    case MCP_FN_ALL_TO_ALL:
+    case MCP_FN_SHIFT:
+        return check_both(at, 0, d[0]);
+    case MCP_FN_ALL_TO_ALL_V: /* rows that are expected: those that come have room, or fail */
+        return check_both(at, 0, d[0]);
+    case MCP_FN_SEND:
+        return check_message(at, op->reads[0]);
+    default:
+        return check_message(at, op->writes[0]);
+    }
+}
