@@ -172,11 +172,6 @@ static __device__ __forceinline__ void fetch(const struct mcp_cuda_cast &op, con
             mcp_fetch(op.from, pack_at(op, p, pass), words[pass]);
 }
 
-template <bool E5M2> static __device__ __forceinline__ unsigned pair(float x, float y)
-{
-    return E5M2 ? mcp_pack_e5m2(x, y) : mcp_pack_e4m3(x, y);
-}
-
 template <bool E5M2>
 static __device__ __forceinline__ uint2 narrow(mcp_cuda_array from,
                                                const mcp_words<mcp_pack> &words, float inverse)
@@ -186,8 +181,8 @@ static __device__ __forceinline__ uint2 narrow(mcp_cuda_array from,
 #pragma unroll
     for (int i = 0; i < mcp_pack; i++)
         x[i] *= inverse;
-    return uint2{pair<E5M2>(x[0], x[1]) | pair<E5M2>(x[2], x[3]) << 16,
-                 pair<E5M2>(x[4], x[5]) | pair<E5M2>(x[6], x[7]) << 16};
+    return uint2{mcp_pack_eight<E5M2>(x[0], x[1]) | mcp_pack_eight<E5M2>(x[2], x[3]) << 16,
+                 mcp_pack_eight<E5M2>(x[4], x[5]) | mcp_pack_eight<E5M2>(x[6], x[7]) << 16};
 }
 
 /* Of 4 bytes of a row, in words. */

@@ -114,26 +114,20 @@ static __device__ __forceinline__ unsigned mcp_pack_f16(float low, float high)
     return both;
 }
 
-/* To nearest E4M3, in 16 bits; 448 past its range, NaN of what is none. */
-static __device__ __forceinline__ unsigned mcp_pack_e4m3(float low, float high)
+/* To nearest E5M2 or E4M3, in the lower 16 bits; what is too large becomes the largest number, what
+ * is none NaN. */
+template <bool E5M2>
+static __device__ __forceinline__ unsigned mcp_pack_eight(float low, float high)
 {
 #if __CUDA_ARCH__ >= 890
     unsigned short both;
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;\n" : "=h"(both) : "f"(high), "f"(low));
+    if constexpr (E5M2)
+        asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;\n" : "=h"(both) : "f"(high), "f"(low));
+    else
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;\n" : "=h"(both) : "f"(high), "f"(low));
     return both;
 #else
-    return mcp_to_eight<false>(low) | mcp_to_eight<false>(high) << 8;
-#endif
-}
-/* To nearest E5M2; 57344 past its range. */
-static __device__ __forceinline__ unsigned mcp_pack_e5m2(float low, float high)
-{
-#if __CUDA_ARCH__ >= 890
-    unsigned short both;
-    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;\n" : "=h"(both) : "f"(high), "f"(low));
-    return both;
-#else
-    return mcp_to_eight<true>(low) | mcp_to_eight<true>(high) << 8;
+    return mcp_to_eight<E5M2>(low) | mcp_to_eight<E5M2>(high) << 8;
 #endif
 }
 

@@ -230,28 +230,31 @@ TEST(cast_zeros_and_no_numbers)
 
 /* --- the same by hand, for devices that have no words for it --- */
 
-static void check_pairs(float x, const std::vector<double> (&numbers)[2])
+template <bool E5M2> static void check_by_hand(float x, const std::vector<double> &numbers)
 {
-    const unsigned want[2] = {nearest(numbers[0], static_cast<double>(x)),
-                              nearest(numbers[1], static_cast<double>(x))};
-    const unsigned hand[2] = {mcp_to_eight<false>(x), mcp_to_eight<true>(x)};
-    const unsigned pack[2] = {mcp_pack_e4m3(x, 0) | mcp_pack_e4m3(0, x) >> 8,
-                              mcp_pack_e5m2(x, 0) | mcp_pack_e5m2(0, x) >> 8};
-    for (int i = 0; i < 2; i++)
-        if (hand[i] != want[i] || pack[i] != want[i])
-            kit_fail("%a in %s is %02x by hand, %02x by an instruction, not %02x",
-                     static_cast<double>(x), i == 0 ? "E4M3" : "E5M2", hand[i], pack[i], want[i]);
+    const unsigned want = nearest(numbers, static_cast<double>(x)), hand = mcp_to_eight<E5M2>(x);
+    const unsigned pair = mcp_pack_eight<E5M2>(x, 0), other = mcp_pack_eight<E5M2>(0, x);
+    if (hand != want || pair != want || other != want << 8)
+        kit_fail("%a in %s is %02x by hand, %04x and %04x as a pair, not %02x",
+                 static_cast<double>(x), E5M2 ? "E5M2" : "E4M3", hand, pair, other, want);
+}
+
+/* All bf16 numbers, and what is between two of the format's or beside that. */
+template <bool E5M2> static void check_all_by_hand(const std::vector<double> &numbers)
+{
+    for (unsigned bits = 0; bits < 0x10000; bits++)
+        check_by_hand<E5M2>(__uint_as_float(bits << 16), numbers);
+    for (size_t i = 0; i + 1 < numbers.size(); i++) {
+        const auto middle = static_cast<float>((numbers[i] + numbers[i + 1]) / 2);
+        for (float x : {std::nextafter(middle, 0.0f), middle, std::nextafter(middle, 1e9f)}) {
+            check_by_hand<E5M2>(x, numbers);
+            check_by_hand<E5M2>(-x, numbers);
+        }
+    }
 }
 
 TEST(cast_by_hand)
 {
-    const std::vector<double> numbers[2] = {numbers_of(e4m3), numbers_of(e5m2)};
-    for (unsigned bits = 0; bits < 0x10000; bits++)
-        check_pairs(__uint_as_float(bits << 16), numbers);
-    for (const std::vector<double> &some : numbers)
-        for (size_t i = 0; i + 1 < some.size(); i++) {
-            const auto middle = static_cast<float>((some[i] + some[i + 1]) / 2);
-            for (float x : {std::nextafter(middle, 0.0f), middle, std::nextafter(middle, 1e9f)})
-                check_pairs(x, numbers), check_pairs(-x, numbers);
-        }
+    check_all_by_hand<false>(numbers_of(e4m3));
+    check_all_by_hand<true>(numbers_of(e5m2));
 }

@@ -164,11 +164,12 @@ inline unsigned mcp_pack_f16(float low, float high)
            static_cast<unsigned>(__half_as_ushort(__float2half_rn(high))) << 16;
 }
 
-/* The multiple of the unit that is nearest, in a format of so many bits of mantissa, which has
- * subnormal numbers below 2^least. */
-inline unsigned mcp_shim_eight(float x, int mantissa, int least, double largest)
+/* To the nearest multiple of the unit, in a format of so many bits of mantissa, which has subnormal
+ * numbers below 2^least. */
+template <bool E5M2> unsigned mcp_shim_eight(float x)
 {
-    const double magnitude = fmin(fabs(static_cast<double>(x)), largest);
+    constexpr int mantissa = E5M2 ? 2 : 3, least = E5M2 ? -14 : -6;
+    const double magnitude = fmin(fabs(static_cast<double>(x)), E5M2 ? 57344 : 448);
     int exponent = least;
     if (std::isnan(x))
         return 0x7f;
@@ -178,13 +179,9 @@ inline unsigned mcp_shim_eight(float x, int mantissa, int least, double largest)
     return (std::signbit(x) ? 0x80u : 0u) |
            static_cast<unsigned>(((exponent - least) << mantissa) + static_cast<int>(count));
 }
-inline unsigned mcp_pack_e4m3(float low, float high)
+template <bool E5M2> unsigned mcp_pack_eight(float low, float high)
 {
-    return mcp_shim_eight(low, 3, -6, 448) | mcp_shim_eight(high, 3, -6, 448) << 8;
-}
-inline unsigned mcp_pack_e5m2(float low, float high)
-{
-    return mcp_shim_eight(low, 2, -14, 57344) | mcp_shim_eight(high, 2, -14, 57344) << 8;
+    return mcp_shim_eight<E5M2>(low) | mcp_shim_eight<E5M2>(high) << 8;
 }
 
 #endif
