@@ -220,6 +220,33 @@ static enum mcp_status take(const struct parser *parser, const struct mcp_option
     return MCP_OK;
 }
 
+/* The option that a value is the name, or the beginning of a name, of; NULL: of none. */
+static const struct mcp_option *option_called(const struct parser *parser, const char *text)
+{
+    const size_t length = strcspn(text, "=");
+    if (mcp_same(text, "-h") || mcp_same(text, "-o"))
+        return row_of(parser, text[1]);
+    for (size_t i = 0; i < parser->num_rows && mcp_starts_with(text, "--") && length > 2; i++)
+        if (strncmp(parser->rows[i].name, text + 2, length - 2) == 0)
+            return &parser->rows[i];
+    return NULL;
+}
+
+/* getopt takes whatever follows an option for its value, the next option too. */
+static enum mcp_status check_value(const struct parser *parser, const struct mcp_option *row,
+                                   const char *text)
+{
+    const struct mcp_option *other = text != NULL ? option_called(parser, text) : NULL;
+    const bool may_be_file =
+        row->type == MCP_OPT_FILE || row->type == MCP_OPT_STRING || row->type == MCP_OPT_LIST;
+    if (other == NULL)
+        return MCP_OK;
+    return refuse(parser, row, text,
+                  mcp_format(parser->ctx->arena, "is option --%s and no value%s%s", other->name,
+                             may_be_file ? "; a file of that name is ./" : "",
+                             may_be_file ? mcp_shown(parser->ctx->arena, text) : ""));
+}
+
 /* The word getopt stumbled over: within a cluster such as -xy it has not moved on. */
 static const char *offending_word(int argc, char **argv)
 {
@@ -288,7 +315,9 @@ static enum mcp_status parse_options(const struct parser *parser, int argc, char
     while ((found = getopt_long(argc, argv, ":ho:", table, NULL)) != -1) {
         if (found == '?' || found == ':')
             return fail_option(parser, found, argc, argv);
-        MCP_TRY(take(parser, row_of(parser, found), optarg));
+        const struct mcp_option *row = row_of(parser, found);
+        MCP_TRY(check_value(parser, row, optarg));
+        MCP_TRY(take(parser, row, optarg));
     }
     parser->ctx->num_operands = argc - optind;
     parser->ctx->operands = argv + optind;
@@ -302,11 +331,15 @@ static enum mcp_status check_operands(const struct parser *parser)
     if (ctx->num_operands < usage->min_operands)
         return mcp_fail(&ctx->err, MCP_USAGE, "%s needs an argument: mcpplan %s %s", usage->command,
                         usage->command, usage->synopsis);
-    if (usage->max_operands < 0 || ctx->num_operands <= usage->max_operands)
-        return MCP_OK;
-    return mcp_fail(&ctx->err, MCP_USAGE, "unexpected argument '%s': mcpplan %s %s",
-                    mcp_shown(ctx->arena, ctx->operands[usage->max_operands]), usage->command,
-                    usage->synopsis);
+    if (usage->max_operands >= 0 && ctx->num_operands > usage->max_operands)
+        return mcp_fail(&ctx->err, MCP_USAGE, "unexpected argument '%s': mcpplan %s %s",
+                        mcp_shown(ctx->arena, ctx->operands[usage->max_operands]), usage->command,
+                        usage->synopsis);
+    for (int i = 0; i < ctx->num_operands; i++)
+        if (*ctx->operands[i] == '\0')
+            return mcp_fail(&ctx->err, MCP_USAGE, "argument %d is empty: mcpplan %s %s", i + 1,
+                            usage->command, usage->synopsis);
+    return MCP_OK;
 }
 
 /* Whether two paths lead to one regular file that is there. */

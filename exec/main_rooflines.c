@@ -39,6 +39,19 @@ static enum mcp_status read_count(const char *name, const char *text, int64_t mo
                     (long long)most);
 }
 
+/* No name of an option, which stands there where the value was left out. */
+static enum mcp_status read_path(const char *name, const char *text, const char **out,
+                                 struct mcp_error *err)
+{
+    if (*text == '\0')
+        return mcp_fail(err, MCP_USAGE, "%s: '' is empty", name);
+    if (mcp_starts_with(text, "--"))
+        return mcp_fail(err, MCP_USAGE, "%s: '%s' is no value; a file of that name is ./%s", name,
+                        text, text);
+    *out = text;
+    return MCP_OK;
+}
+
 static enum mcp_status take(struct settings *s, const char *name, const char *text,
                             struct mcp_error *err)
 {
@@ -51,10 +64,10 @@ static enum mcp_status take(struct settings *s, const char *name, const char *te
                   {"--flush-bytes", &m->flush_bytes, INT64_C(1) << 40}};
     int64_t repeats = 0;
     if (mcp_same(name, "--program"))
-        s->run.program = text;
-    else if (mcp_same(name, "--output"))
-        s->output = text;
-    else if (mcp_same(name, "--repeats")) {
+        return read_path(name, text, &s->run.program, err);
+    if (mcp_same(name, "--output"))
+        return read_path(name, text, &s->output, err);
+    if (mcp_same(name, "--repeats")) {
         MCP_TRY(read_count(name, text, 1 << 20, &repeats, err));
         m->repeats = (int)repeats;
     } else {

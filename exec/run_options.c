@@ -6,8 +6,9 @@
 #include <stddef.h>
 #include <string.h>
 
-/* DECAY_RATE: of an average over steps; POSITIVE: what is divided by. */
-enum kind { WORD, COUNT, NUMBER, POSITIVE, DECAY_RATE, FLAG, DECAY };
+/* PATH: of a file or folder; DECAY_RATE: of an average over steps; POSITIVE: what is divided
+ * by. */
+enum kind { WORD, PATH, COUNT, NUMBER, POSITIVE, DECAY_RATE, FLAG, DECAY };
 
 struct entry {
     const char *name;
@@ -20,18 +21,18 @@ struct entry {
         name, kind, offsetof(struct mcp_run_options, field)                                        \
     }
 static const struct entry entries[] = {
-    ENTRY("program", WORD, program),
-    ENTRY("frozen-program", WORD, frozen_program),
-    ENTRY("data", WORD, data),
-    ENTRY("eval-program", WORD, eval_program),
-    ENTRY("eval-data", WORD, eval_data),
-    ENTRY("metrics", WORD, metrics),
-    ENTRY("timeline", WORD, timeline),
-    ENTRY("summary", WORD, summary),
-    ENTRY("tensorboard-dir", WORD, tensorboard_dir),
-    ENTRY("checkpoint-dir", WORD, checkpoint_dir),
-    ENTRY("export", WORD, export_path),
-    ENTRY("init-from", WORD, init_from),
+    ENTRY("program", PATH, program),
+    ENTRY("frozen-program", PATH, frozen_program),
+    ENTRY("data", PATH, data),
+    ENTRY("eval-program", PATH, eval_program),
+    ENTRY("eval-data", PATH, eval_data),
+    ENTRY("metrics", PATH, metrics),
+    ENTRY("timeline", PATH, timeline),
+    ENTRY("summary", PATH, summary),
+    ENTRY("tensorboard-dir", PATH, tensorboard_dir),
+    ENTRY("checkpoint-dir", PATH, checkpoint_dir),
+    ENTRY("export", PATH, export_path),
+    ENTRY("init-from", PATH, init_from),
     ENTRY("steps", COUNT, steps),
     ENTRY("freeze-step", COUNT, freeze_step),
     ENTRY("checkpoint-every", COUNT, checkpoint_every),
@@ -114,12 +115,35 @@ static bool is_within(enum kind kind, double value)
     return value >= 0 && (kind != POSITIVE || value > 0) && (kind != DECAY_RATE || value < 1);
 }
 
+static const struct entry *find(const char *word)
+{
+    for (int i = 0; i < NUM_ENTRIES && mcp_starts_with(word, "--"); i++)
+        if (mcp_same(word + 2, entries[i].name))
+            return &entries[i];
+    return NULL;
+}
+
+static enum mcp_status read_path(const struct entry *entry, const char *text, const char **out,
+                                 struct mcp_error *err)
+{
+    if (*text == '\0')
+        return mcp_fail(err, MCP_USAGE, "--%s: '' is empty", entry->name);
+    if (find(text) != NULL)
+        return mcp_fail(err, MCP_USAGE,
+                        "--%s: '%s' is an option and no value; a file of that name is ./%s",
+                        entry->name, text, text);
+    *out = text;
+    return MCP_OK;
+}
+
 static enum mcp_status read_value(const struct entry *entry, const char *text,
                                   struct mcp_run_options *out, struct mcp_error *err)
 {
     void *field = field_of(out, entry);
     if (entry->kind == DECAY)
         return read_decay(text, field, err);
+    if (entry->kind == PATH)
+        return read_path(entry, text, field, err);
     if (entry->kind == WORD) {
         *(const char **)field = text;
         return MCP_OK;
@@ -130,14 +154,6 @@ static enum mcp_status read_value(const struct entry *entry, const char *text,
     return good ? MCP_OK
                 : mcp_fail(err, MCP_USAGE, "--%s %s: not a number %s", entry->name, text,
                            range_of(entry->kind));
-}
-
-static const struct entry *find(const char *word)
-{
-    for (int i = 0; i < NUM_ENTRIES && mcp_starts_with(word, "--"); i++)
-        if (mcp_same(word + 2, entries[i].name))
-            return &entries[i];
-    return NULL;
 }
 
 enum mcp_status mcp_run_options_parse(int argc, char **argv, struct mcp_run_options *out,
@@ -201,6 +217,7 @@ static bool is_default(const struct entry *entry, const struct mcp_run_options *
     const void *a = const_field_of(options, entry), *b = const_field_of(standard, entry);
     switch (entry->kind) {
     case WORD:
+    case PATH:
         return mcp_same(*(const char *const *)a, *(const char *const *)b);
     case FLAG:
         return *(const bool *)a == *(const bool *)b;
@@ -219,6 +236,7 @@ static const char *value_text(struct mcp_arena *arena, const struct entry *entry
     const void *field = const_field_of(options, entry);
     switch (entry->kind) {
     case WORD:
+    case PATH:
         return *(const char *const *)field;
     case NUMBER:
     case POSITIVE:
@@ -252,6 +270,8 @@ static const char *value_word(enum kind kind)
     switch (kind) {
     case WORD:
         return " TEXT";
+    case PATH:
+        return " FILE";
     case FLAG:
         return "";
     case DECAY:

@@ -8,6 +8,7 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 struct case_rate {
@@ -54,6 +55,11 @@ ParameterizedTestParameters(run, words)
         {"an unknown option", {"--program", "p", "--speed", "9"}, MCP_USAGE, "'--speed'"},
         {"a word that is no option", {"program"}, MCP_USAGE, "'program'"},
         {"a value left out", {"--program"}, MCP_USAGE, "--program needs a value"},
+        {"an option for a value",
+         {"--data", "d", "--metrics", "--resume"},
+         MCP_USAGE,
+         "is an option and no value; a file of that"},
+        {"dashes that are no option", {"--program", "--p", "--data", "./--resume"}, MCP_OK, ""},
         {"twice", {"--data", "d", "--data", "e"}, MCP_USAGE, "--data is there twice"},
         {"a count that is none", {"--steps", "many"}, MCP_USAGE, "--steps many"},
         {"a negative rate", {"--learning-rate", "-1"}, MCP_USAGE, "--learning-rate -1"},
@@ -83,6 +89,25 @@ ParameterizedTest(struct case_words *c, run, words)
     enum mcp_status got = mcp_run_options_parse(argc, argv, &options, &err);
     cr_expect(eq(int, (int)got, (int)c->want), "%s: %s", c->name, err.text);
     cr_expect(ne(ptr, strstr(err.text, c->says), NULL), "%s: %s", c->name, err.text);
+}
+
+/* Which every file would be, and none is. */
+Test(run, no_file_is_called_nothing)
+{
+    static const char *const paths[] = {"program",        "frozen-program", "data",
+                                        "eval-program",   "eval-data",      "metrics",
+                                        "timeline",       "summary",        "tensorboard-dir",
+                                        "checkpoint-dir", "export",         "init-from"};
+    for (size_t i = 0; i < MCP_COUNT_OF(paths); i++) {
+        char name[24], empty[] = "", program[] = "x";
+        char *argv[] = {program, name, empty};
+        struct mcp_run_options options = mcp_run_options_default();
+        struct mcp_error err = {""};
+        snprintf(name, sizeof name, "--%s", paths[i]);
+        cr_expect(eq(int, (int)mcp_run_options_parse(3, argv, &options, &err), MCP_USAGE));
+        cr_expect(mcp_starts_with(err.text, name), "%s", err.text);
+        cr_expect(ne(ptr, strstr(err.text, ": '' is empty"), NULL), "%s", err.text);
+    }
 }
 
 /* A rate that falls does so until the last step, unless it is told when. */
