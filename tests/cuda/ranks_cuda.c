@@ -5,9 +5,9 @@
  *
  * writes a line a case: its number, how far its losses and gradients' norms are from those of one
  * rank on CPUs, and its last loss. Without CASE or NAME before them: "lacks NAME FORMAT" for what
- * one backend has a kernel for and the other has none; "mixed", as a case, of embeddings in fp32
- * beside bf16; "uneven", of shards of unequal lengths; "histogram", how far a GPU's is from the host's; what drops of waits do
- * (ranks_drops.c), of one plan by NAME. */
+ * one backend has a kernel for and the other has none; "eight", of layouts in 8 bits; "mixed", as a
+ * case, of embeddings in fp32 beside bf16; "uneven", of shards of unequal lengths; "histogram", how
+ * far a GPU's is from the host's; what drops of waits do (ranks_drops.c), of one plan by NAME. */
 #include "exec/cuda_backend.h"
 #include "exec/events.h"
 #include "tests/cuda/ranks_world.h"
@@ -186,6 +186,56 @@ static void run_uneven(struct mcp_cpu_world *cpu, FILE *out)
     fprintf(out, "uneven %.3g %.3g\n", loss, norm);
 }
 
+/* --- products in 8 bits --- */
+
+#define EIGHT(t, p, d, sp, zero, reshard, schedule, b, recompute)                                  \
+    {                                                                                              \
+        RANKS_LLAMA, t, 1, p, d, 1, sp, MCP_CONTEXT_RING, zero, reshard, schedule, 1, b, recompute \
+    }
+static const struct ranks_case eights[] = {
+    EIGHT(1, 1, 1, false, 0, false, MCP_1F1B, 1, MCP_RECOMPUTE_NONE),
+    EIGHT(2, 1, 1, true, 0, false, MCP_1F1B, 2, MCP_RECOMPUTE_SELECTIVE),
+    EIGHT(1, 1, 2, false, 3, true, MCP_1F1B, 2, MCP_RECOMPUTE_FULL),
+    EIGHT(1, 2, 2, false, 1, false, MCP_ZB_H1, 1, MCP_RECOMPUTE_NONE),
+    EIGHT(2, 2, 1, true, 0, false, MCP_ZB_H1, 1, MCP_RECOMPUTE_NONE),
+};
+
+static void plan_eight(struct run *run, const struct ranks_case *c, enum mcp_precision precision)
+{
+    struct mcp_error refused = {"a case of 8 bits is not legal"};
+    if (!plan_model(run, c, "tests/exec/models/llama-even.json", SHORT_SEQUENCE))
+        stop(&refused, "eight");
+    run->job.precision = precision;
+    build_program(run);
+}
+
+/* One rank on a CPU in 8 bits and in bf16, one on a GPU; then each layout beside all three. */
+static void run_eight(struct mcp_cpu_world *cpu, FILE *out)
+{
+    enum { EIGHT, BF16, ONE_GPU, OTHERS };
+    struct training others[OTHERS] = {{.steps = SHORT}};
+    struct run run;
+    plan_eight(&run, &eights[0], MCP_PRECISION_FP8);
+    train_on_cpu(&run, cpu, SHORT, others[EIGHT].losses, others[EIGHT].norms);
+    plan_eight(&run, &eights[0], MCP_PRECISION_BF16);
+    train_on_cpu(&run, cpu, SHORT, others[BF16].losses, others[BF16].norms);
+    for (size_t i = 0; i < MCP_COUNT_OF(eights); i++) {
+        struct training got = {.number = (int)i, .steps = SHORT};
+        struct world world = {
+            .planned = &run, .ranks = ranks_world(&eights[i]), .live = live, .context = &got};
+        plan_eight(&run, &eights[i], MCP_PRECISION_FP8);
+        run_world(&world);
+        if (i == 0)
+            others[ONE_GPU] = got;
+        fprintf(out, "eight %d", eights[i].tensor);
+        for (int o = 0; o < OTHERS; o++)
+            fprintf(out, " %.3g %.3g", apart(got.losses, others[o].losses, SHORT),
+                    apart(got.norms, others[o].norms, SHORT));
+        fprintf(out, "\n");
+        mcp_arena_free(run.arena);
+    }
+}
+
 /* --- histograms: what the device counts, and what the host does --- */
 
 enum { COUNTED = 3000 };
@@ -253,6 +303,7 @@ int main(int argc, char **argv)
         return 1;
     if (argc <= 2) {
         compare_tables(out);
+        run_eight(cpu, out);
         run_mixed(cpu, out);
         run_uneven(cpu, out);
         run_histogram(out);

@@ -49,7 +49,9 @@ struct outcome {
     double losses[MAX_RANKS][STEPS], norms[MAX_RANKS][STEPS];
 };
 
-/* A wait of the program. */
+/* A wait of the program; or where `wait` is CASTS, what an op waits for since the data stream has
+ * cast what it reads. */
+enum { CASTS = -1 };
 struct place {
     int type, role, op, wait;
 };
@@ -137,16 +139,20 @@ static void tell(const struct drops *drops, const char *what, const struct run *
                  const struct place *at)
 {
     const struct mcp_op *ops = ops_of(run, at);
+    const int waits_for = drops->trial.waits_for;
     fprintf(drops->out, "%s %s %s: %s: %s, op %d, need not wait for %s, op %d\n", what, drops->name,
             run->program.types[at->type].name, mcp_block_role_names[at->role],
             mcp_functions[ops[at->op].function].name, at->op,
-            mcp_functions[ops[drops->trial.waits_for].function].name, drops->trial.waits_for);
+            at->wait == CASTS ? "casts" : mcp_functions[ops[waits_for].function].name, waits_for);
 }
 
 /* Rank 0 changes the program that all ranks run. */
 static void drop(struct drops *drops, const struct run *run, const struct place *at)
 {
     struct mcp_op *ops = ops_of(run, at), *op = &ops[at->op];
+    drops->trial = (struct trial){.op = op, .stream = MCP_STREAM_DATA};
+    if (at->wait == CASTS)
+        return;
     unsigned short waits_for = op->waits[at->wait];
     drops->trial =
         (struct trial){.op = op, .waits_for = waits_for, .stream = ops[waits_for].stream};
@@ -156,6 +162,8 @@ static void drop(struct drops *drops, const struct run *run, const struct place 
 static void restore(const struct drops *drops, const struct run *run, const struct place *at)
 {
     struct mcp_op *op = &ops_of(run, at)[at->op];
+    if (at->wait == CASTS)
+        return;
     op->waits[op->num_waits++] = op->waits[at->wait];
     op->waits[at->wait] = drops->trial.waits_for;
 }
@@ -166,11 +174,12 @@ static void try_wait(struct world *world, struct run *run, int rank, const struc
     if (rank == 0)
         drop(drops, run, at);
     pthread_barrier_wait(&world->barrier);
-    bool alone = is_seen(world, run, rank, false);
+    bool alone = at->wait != CASTS && is_seen(world, run, rank, false);
     bool seen = alone || is_seen(world, run, rank, true);
     deaf.op = NULL;
     if (rank == 0) {
-        bool redundant = mcp_program_verify(run->arena, &run->program, NULL) == MCP_OK;
+        bool redundant =
+            at->wait != CASTS && mcp_program_verify(run->arena, &run->program, NULL) == MCP_OK;
         drops->redundant += redundant;
         drops->doubled += seen && !alone;
         drops->unseen += !seen;
@@ -196,36 +205,71 @@ static void live(struct world *world, struct run *run, int rank)
         try_wait(world, run, rank, &drops->places[i]);
 }
 
+static bool reads_cast_weights(const struct mcp_op *op)
+{
+    for (int i = 0; i < op->num_reads; i++)
+        if (op->reads[i].space == MCP_SPACE_LAYER && op->reads[i].index >= MCP_LAYER_CAST_WEIGHTS)
+            return true;
+    return false;
+}
+
+/* The first to read them in a step. */
+static void list_casts(struct drops *drops, const struct run *run, int type)
+{
+    const struct mcp_block *block = &run->program.types[type].blocks[MCP_FORWARD];
+    for (int i = 0; i < block->num_ops; i++)
+        if (reads_cast_weights(&block->ops[i])) {
+            drops->places[drops->waits++] = (struct place){type, MCP_FORWARD, i, CASTS};
+            return;
+        }
+}
+
 static void list_waits(struct drops *drops, const struct run *run)
 {
-    for (int t = 0; t < run->program.num_types; t++)
+    for (int t = 0; t < run->program.num_types; t++) {
+        list_casts(drops, run, t);
         for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
             const struct mcp_block *block = &run->program.types[t].blocks[role];
             for (int i = 0; i < block->num_ops; i++)
                 for (int w = 0; w < block->ops[i].num_waits && drops->waits < MAX_WAITS; w++)
                     drops->places[drops->waits++] = (struct place){t, role, i, w};
         }
+    }
 }
 
 /* --- a small plan for each axis --- */
 
 #define REST 1, 4, MCP_RECOMPUTE_NONE
+#define F32 MCP_PRECISION_FP32
+#define F8 MCP_PRECISION_FP8
 static const struct {
     const char *name, *model;
+    enum mcp_precision precision;
     struct ranks_case plan;
 } plans[] = {
-    {"tensor", "gpt2", {0, 2, 1, 1, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
-    {"sequence", "llama", {0, 2, 1, 1, 1, 1, true, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
-    {"ring", "llama", {0, 1, 2, 1, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
-    {"gather", "gpt2", {0, 1, 2, 1, 1, 1, false, MCP_CONTEXT_ALL_GATHER, 1, false, MCP_1F1B, REST}},
+    {"tensor", "gpt2", F32, {0, 2, 1, 1, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
+    {"sequence",
+     "llama",
+     F32,
+     {0, 2, 1, 1, 1, 1, true, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
+    {"ring", "llama", F32, {0, 1, 2, 1, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
+    {"gather",
+     "gpt2",
+     F32,
+     {0, 1, 2, 1, 1, 1, false, MCP_CONTEXT_ALL_GATHER, 1, false, MCP_1F1B, REST}},
     {"ulysses",
      "llama",
+     F32,
      {0, 1, 2, 1, 1, 1, false, MCP_CONTEXT_ALL_TO_ALL, 2, false, MCP_1F1B, REST}},
-    {"pipeline", "gpt2", {0, 1, 1, 2, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
-    {"split", "llama", {0, 1, 1, 2, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_ZB_H1, REST}},
-    {"data", "llama", {0, 1, 1, 1, 2, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
-    {"zero", "gpt2", {0, 1, 1, 1, 2, 1, false, MCP_CONTEXT_RING, 3, true, MCP_1F1B, REST}},
-    {"expert", "moe", {0, 1, 1, 1, 2, 2, false, MCP_CONTEXT_RING, 1, false, MCP_1F1B, REST}},
+    {"pipeline",
+     "gpt2",
+     F32,
+     {0, 1, 1, 2, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
+    {"split", "llama", F32, {0, 1, 1, 2, 1, 1, false, MCP_CONTEXT_RING, 0, false, MCP_ZB_H1, REST}},
+    {"data", "llama", F32, {0, 1, 1, 1, 2, 1, false, MCP_CONTEXT_RING, 0, false, MCP_1F1B, REST}},
+    {"zero", "gpt2", F32, {0, 1, 1, 1, 2, 1, false, MCP_CONTEXT_RING, 3, true, MCP_1F1B, REST}},
+    {"expert", "moe", F32, {0, 1, 1, 1, 2, 2, false, MCP_CONTEXT_RING, 1, false, MCP_1F1B, REST}},
+    {"eight", "llama", F8, {0, 1, 1, 1, 2, 1, false, MCP_CONTEXT_RING, 1, false, MCP_1F1B, REST}},
 };
 
 void run_drops(FILE *out, const char *only)
@@ -240,6 +284,7 @@ void run_drops(FILE *out, const char *only)
             .planned = &run, .ranks = ranks_world(&plans[i].plan), .live = live, .context = &drops};
         snprintf(file, sizeof file, "tests/cuda/models/%s-two.json", plans[i].model);
         if (plan_model(&run, &plans[i].plan, file, SHORT_SEQUENCE)) {
+            run.job.precision = plans[i].precision;
             build_program(&run);
             list_waits(&drops, &run);
             run_world(&world);

@@ -5,6 +5,7 @@
 #include "exec/cuda_nccl.h"
 #include "exec/cuda_runtime.h"
 #include "exec/cuda_wait.h"
+#include "exec/eight.h"
 #include "exec/half.h"
 #include "tests/cuda/fake/engine.h"
 
@@ -184,8 +185,8 @@ ParameterizedTest(struct case_epilogue *c, doors, epilogue)
 /* --- products in 8 bits --- */
 
 enum { MOST_BYTES = 80 * 80, NUM_CODES = 7 };
-/* Numbers that both formats have, and their bytes without a sign: E4M3, E5M2. Sums of their products
- * are exact in fp32, and not in 16 bits. */
+/* Numbers that both formats have, and their bytes without a sign: E4M3, E5M2. Sums of their
+ * products are exact in fp32, and not in 16 bits. */
 static const struct {
     float value;
     uint8_t byte[2];
@@ -321,6 +322,46 @@ ParameterizedTest(struct case_eight *c, doors, eight)
         compare_eight(c, of);
     mcp_arena_free(arena);
     cr_expect(eq(int, fake_end(), 0));
+}
+
+/* The fake's numbers are those that CPUs cast to: each byte by 1. */
+Test(doors, bytes_are_numbers_of_8_bits)
+{
+    enum { BYTES = 256, SIDE = 16, ONE = 0x38 };
+    static uint8_t a[BYTES][SIDE], b[SIDE][SIDE];
+    static float out[BYTES][SIDE];
+    const float scale = 1;
+    for (int i = 0; i < BYTES; i++)
+        a[i][i % SIDE] = (uint8_t)i;
+    memset(b, ONE, sizeof b);
+    for (int is_e5m2 = 0; is_e5m2 < 2; is_e5m2++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct mcp_error err = {""};
+        struct mcp_cuda_blas *blas;
+        void *stream;
+        fake_begin(1, 1 << 26);
+        cr_assert(mcp_cuda_new_stream(arena, false, &stream, &err) == MCP_OK, "%s", err.text);
+        cr_assert(mcp_cuda_blas_open(arena, 1 << 20, &blas, &err) == MCP_OK, "%s", err.text);
+        void *one = put_bytes(arena, &scale, sizeof scale, stream);
+        void *to = put_bytes(arena, out, sizeof out, stream);
+        const struct mcp_cuda_product product = {
+            .m = BYTES,
+            .n = SIDE,
+            .k = SIDE,
+            .a = {put_bytes(arena, a, sizeof a, stream), MCP_F8, false, 0, one, is_e5m2},
+            .b = {put_bytes(arena, b, sizeof b, stream), MCP_F8, true, 0, one, false},
+            .c = mcp_cuda_matrix_of(to, MCP_F32, false)};
+        cr_assert(mcp_cuda_blas_multiply(blas, &product, stream, &err) == MCP_OK, "%s", err.text);
+        cr_assert(mcp_cuda_copy(out, to, sizeof out, stream, &err) == MCP_OK);
+        cr_assert(mcp_cuda_finish_stream(stream, &err) == MCP_OK, "%s", err.text);
+        for (int i = 0; i < BYTES; i++) {
+            const float want = mcp_from_eight(is_e5m2, (uint8_t)i);
+            cr_expect(isnan(want) ? isnan(out[i][0]) : out[i][0] == want, "byte %d: %g, not %g", i,
+                      (double)out[i][0], (double)want);
+        }
+        mcp_arena_free(arena);
+        cr_expect(eq(int, fake_end(), 0));
+    }
 }
 
 Test(doors, formats_that_no_product_has)
