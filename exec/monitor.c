@@ -106,7 +106,7 @@ struct mcp_monitor_limits mcp_monitor_limits_default(void)
     return (struct mcp_monitor_limits){.loss_jump = 0.5,
                                        .group_grad_norm = 10,
                                        .least_update = 1e-6,
-                                       .most_update = 1e-4,
+                                       .most_update = 0.1,
                                        .mean_drift = 3,
                                        .variance_growth = 10,
                                        .data_wait_frac = 0.25,

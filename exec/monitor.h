@@ -1,9 +1,10 @@
 /* exec/monitor.h: is training healthy? Numbers of a step in, alarms in plain words out.
  *
- * The thresholds are those of the founding article's chapters on watching a run; each
- * alarm names the number, the limit and the article's remedy. Pure but for what it
- * remembers of earlier steps: no clock, no files, no ranks. Loss and gradient norm of a
- * step are known; other numbers may be NaN, for unknown, and raise nothing. */
+ * The thresholds are those of the founding article's chapters on watching a run, but
+ * for the largest update; each alarm names the number, the limit and the article's
+ * remedy. Pure but for what it remembers of earlier steps: no clock, no files, no
+ * ranks. Loss and gradient norm of a step are known; other numbers may be NaN, for
+ * unknown, and raise nothing. */
 #ifndef MCP_EXEC_MONITOR_H
 #define MCP_EXEC_MONITOR_H
 
@@ -53,19 +54,25 @@ double mcp_tokens_per_s(const struct mcp_step_metrics *metrics);
 double mcp_model_flops_utilization(const struct mcp_step_metrics *metrics);
 /* ||g|| over millions of parameters; the article calls 1 to 5 healthy. */
 double mcp_grad_norm_per_million(double grad_norm, int64_t parameters);
-/* ||dp|| / ||p||; the article calls 1e-6 to 1e-4 healthy. */
+/* ||dp|| / ||p||. The article calls 1e-6 to 1e-4 healthy, which new weights exceed: Adam
+ * moves an element by about the learning rate whatever its gradient (Kingma and Ba 2015,
+ * section 2.1), so they begin at the rate over their standard deviation, 2.5e-3 at the
+ * article's own 5e-5 and GPT-2's 0.02, 0.03 at the 6e-4 of GPT-3 Small (Brown et al.
+ * 2020, table 2.1). */
 double mcp_update_ratio(const struct mcp_group_metrics *group);
 
 struct mcp_monitor_limits {
-    double loss_jump;                 /* from the mean of the last steps, either way */
-    double group_grad_norm;           /* of one group */
-    double least_update, most_update; /* of the update ratio, once warmed up */
+    double loss_jump;       /* from the mean of the last steps, either way */
+    double group_grad_norm; /* of one group */
+    /* Of the update ratio, once warmed up. The most is above what published recipes begin with,
+     * so that it tells of a rate that is wrong and not of weights that are new. */
+    double least_update, most_update;
     double mean_drift;      /* of an activation's mean, in its first standard deviations */
     double variance_growth; /* of an activation's variance, over its first ones */
     double data_wait_frac;  /* of the time of the last steps */
     int quiet_steps;        /* before the same alarm of the same subject comes again */
 };
-/* 0.5; 10; 1e-6, 1e-4; 3; 10; 0.25; 100. */
+/* 0.5; 10; 1e-6, 0.1; 3; 10; 0.25; 100. */
 struct mcp_monitor_limits mcp_monitor_limits_default(void);
 
 enum mcp_alarm_kind {
