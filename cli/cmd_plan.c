@@ -430,7 +430,8 @@ static void note_interrupted(const struct mcp_plan_args *args, const struct mcp_
         mcp_note("interrupted: --sensitivity is left out");
 }
 
-/* A refused question is answered too, but leaves no file. */
+/* A refused question is answered too, but leaves no file. The text says why there is no plan, and
+ * what would change that; of JSON stderr tells it people. */
 static enum mcp_status show(struct mcp_context *ctx, const struct mcp_plan_args *args,
                             const struct mcp_plan_view *view)
 {
@@ -444,7 +445,10 @@ static enum mcp_status show(struct mcp_context *ctx, const struct mcp_plan_args 
     if (!refused && args->report)
         MCP_TRY(mcp_plan_report_write(ctx, args, view));
     MCP_TRY(mcp_output_result(ctx, &text, mcp_plan_view_json(ctx->arena, view)));
-    return refused ? mcp_plan_view_fail(ctx->arena, view, &ctx->err) : MCP_OK;
+    if (refused && ctx->json)
+        return mcp_plan_view_fail(ctx->arena, view, &ctx->err);
+    ctx->err.text[0] = '\0';
+    return refused ? MCP_INFEASIBLE : MCP_OK;
 }
 
 /* Searches, and all that is asked for beside the answer. */

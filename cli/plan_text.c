@@ -342,11 +342,24 @@ static void write_change(struct mcp_text *out, const struct mcp_style *style,
                               mcp_plan_choices_text(arena, &found->plan, view->question->job)));
 }
 
+/* "16 times as many GPUs do not help", where no change was found; NULL: that is not known. */
+static const char *vain_text(struct mcp_arena *arena, const struct mcp_plan_view *view)
+{
+    if (!view->priced || view->predicts || view->interrupted || view->refusals.count == 0)
+        return NULL;
+    return mcp_format(arena, "%d times as many %ss do not help", 1 << MCP_MOST_DOUBLINGS,
+                      mcp_plan_device(view->question));
+}
+
 static void write_changes(struct mcp_text *out, const struct mcp_style *style,
                           const struct mcp_plan_view *view)
 {
-    if (view->changes.count + view->num_remedies == 0)
+    const char *vain = vain_text(out->arena, view);
+    if (view->changes.count + view->num_remedies == 0) {
+        if (vain != NULL)
+            write_line(out, style, vain);
         return;
+    }
     mcp_heading(out, style, "What would change that, each found by a search");
     for (int i = 0; i < view->changes.count; i++)
         write_change(out, style, view, view->changes.items[i].text, &view->changes.items[i].found);
@@ -417,8 +430,7 @@ enum mcp_status mcp_plan_view_fail(struct mcp_arena *arena, const struct mcp_pla
         mcp_text_add(&text, "; nearest change: %s",
                      view->changes.count > 0 ? view->changes.items[0].text
                                              : view->remedies[0].text);
-    else if (view->priced && !view->predicts && !view->interrupted)
-        mcp_text_add(&text, "; %d times as many %ss do not help", 1 << MCP_MOST_DOUBLINGS,
-                     mcp_plan_device(view->question));
+    else if (vain_text(arena, view) != NULL)
+        mcp_text_add(&text, "; %s", vain_text(arena, view));
     return mcp_fail(err, MCP_INFEASIBLE, "%s", text.data);
 }

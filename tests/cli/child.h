@@ -34,8 +34,8 @@ struct child_case {
     char err[104]; /* stderr holds it */
 };
 
-/* Exit code and texts are those wanted; a failure is one sentence on stderr, and
- * only an answer puts anything on stdout. */
+/* Exit code and texts are those wanted; a failure is one sentence on stderr, unless
+ * stdout has it as the answer, and only an answer puts anything on stdout. */
 void child_check(struct child_case *c, char *file);
 
 /* What a command that succeeds says on its standard output, in a new file. */
