@@ -302,7 +302,7 @@ enum mcp_status mcp_cmd_calibrate(struct mcp_context *ctx, int argc, char **argv
                         .steps = 4,
                         .repeats = 2,
                         .backend = {MCP_TRAIN_CPU, mcp_train_backend_names, MCP_NUM_TRAIN_BACKENDS},
-                        .precision = {-1, mcp_precision_names, MCP_PRECISION_FP32 + 1}};
+                        .precision = {-1, mcp_precision_names, MCP_PRECISION_FP8 + 1}};
     const struct mcp_option options[] = {
         {"What is measured", MCP_OPT_HEADING, NULL, NULL},
         {"model", MCP_OPT_STRING, &args.model, "whose ops: a preset or a file"},

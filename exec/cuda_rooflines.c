@@ -9,6 +9,7 @@
 #include "exec/cuda_runtime.h"
 #include "exec/half.h"
 #include "exec/train.h"
+#include "step/casts.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -167,18 +168,53 @@ static enum mcp_status measure_copy(struct bench *b, struct mcp_error *err)
     return MCP_OK;
 }
 
+/* Of the two that are multiplied in 8 bits: behind the product, which takes 2 bytes a number. */
+static char *cast_at(const struct bench *b, int index)
+{
+    const int64_t n = b->options.product_size;
+    return b->to + (4 + 2 * index) * n * n;
+}
+
+static struct mcp_cuda_matrix matrix_at(const struct bench *b, enum mcp_dtype dtype, int index)
+{
+    const int64_t n = b->options.product_size, bytes = n * n * (int64_t)mcp_dtype_bytes(dtype);
+    if (dtype != MCP_F8)
+        return mcp_cuda_matrix_of(b->from + index * bytes, dtype, index == 1);
+    char *cast = cast_at(b, index);
+    return (struct mcp_cuda_matrix){.data = cast + MCP_CAST_HEADER_BYTES,
+                                    .dtype = dtype,
+                                    .transposed = index == 1,
+                                    .scale = cast};
+}
+
+static enum mcp_status cast_both(const struct bench *b, struct mcp_error *err)
+{
+    const int64_t n = b->options.product_size;
+    if (!mcp_cast_fits(n, n))
+        return mcp_fail(err, MCP_USAGE,
+                        "--product-size %lld: products in 8 bits are of multiples of %d",
+                        (long long)n, MCP_CAST_MULTIPLE);
+    for (int i = 0; i < 2; i++) {
+        const struct mcp_cuda_cast cast = {.from = {b->from + 2 * i * n * n, MCP_CUDA_BF16},
+                                           .rows = cast_at(b, i),
+                                           .num_rows = n,
+                                           .num_columns = n};
+        mcp_cuda_cast(&cast, mcp_cuda_backend_queue(b->backend, MCP_STREAM_COMPUTE));
+    }
+    return mcp_cuda_check_launch("casting", err);
+}
+
 static enum mcp_status queue_product(struct bench *b, const struct timed *self,
                                      struct mcp_error *err)
 {
     const int64_t n = b->options.product_size;
-    const int64_t bytes = n * n * (int64_t)mcp_dtype_bytes(self->dtype);
-    const struct mcp_cuda_product product = {
-        .m = n,
-        .n = n,
-        .k = n,
-        .a = mcp_cuda_matrix_of(b->from, self->dtype, false),
-        .b = mcp_cuda_matrix_of(b->from + bytes, self->dtype, true),
-        .c = mcp_cuda_matrix_of(b->to, self->dtype, false)};
+    const enum mcp_dtype result = self->dtype == MCP_F8 ? MCP_BF16 : self->dtype;
+    const struct mcp_cuda_product product = {.m = n,
+                                             .n = n,
+                                             .k = n,
+                                             .a = matrix_at(b, self->dtype, 0),
+                                             .b = matrix_at(b, self->dtype, 1),
+                                             .c = mcp_cuda_matrix_of(b->to, result, false)};
     void *stream = mcp_cuda_backend_queue(b->backend, self->stream)->stream;
     return mcp_cuda_blas_multiply(b->blas, &product, stream, err);
 }
@@ -193,6 +229,8 @@ static enum mcp_status measure_peak(struct bench *b, const struct mcp_op *op, st
     double min_s, median_s;
     if ((code != MCP_MATMUL && code != MCP_ATTENTION) || b->out->peak_flops_per_s[op->dtype] > 0)
         return MCP_OK;
+    if (op->dtype == MCP_F8)
+        MCP_TRY(cast_both(b, err));
     MCP_TRY(time_all(b, &product, &min_s, &median_s, err));
     if (median_s > 0)
         b->out->peak_flops_per_s[op->dtype] = 2 * n * n * n / median_s;

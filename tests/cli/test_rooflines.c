@@ -77,6 +77,24 @@ Test(rooflines_cuda, every_op_of_a_step_is_timed)
     place_leave(&at);
 }
 
+/* And a large product in each format. */
+Test(rooflines_cuda, products_in_8_bits)
+{
+    static const char *const found[] = {
+        "16 x 16 x 16 in bf16\n",           "16 x 16 x 16 in f8\n",
+        "\n  matmul_nt               f8  ", "\n  matmul_nn               f8  ",
+        "\n  matmul_tn_accumulate    f8  ", "\n  cast_rows               bf16",
+        "\n  cast_columns            bf16", "\n  cast_both               bf16"};
+    const struct place at = place_new();
+    const int status = run(&at, PLAN "--gpus 1 --precision fp8 && $e --rooflines --program "
+                                     "@/step.json --repeats 1 $small");
+    cr_assert(eq(int, status, 0), "%s", place_content(&at, "said"));
+    const char *table = place_content(&at, "out");
+    for (size_t i = 0; i < MCP_COUNT_OF(found); i++)
+        cr_expect(strstr(table, found[i]) != NULL, "no %s in %s", found[i], table);
+    place_leave(&at);
+}
+
 /* All that it may be told; the shell's loop stops where one is told that it does not exist. */
 Test(rooflines_cuda, its_options_are_listed)
 {
@@ -120,6 +138,13 @@ ParameterizedTestParameters(rooflines_cuda, faults)
         {"more than the device has",
          PLAN "--gpus 1 && $e --rooflines --program @/step.json --copy-bytes 2000000000", 7,
          "bytes free, and 2000000000 more are needed"},
+        {"a size that 8 bits have not",
+         PLAN "--gpus 1 --precision fp8 && $e --rooflines --program @/step.json $small "
+              "--product-size 24",
+         2, "--product-size 24: products in 8 bits are of multiples of 16"},
+        {"a GPU without them",
+         PLAN "--gpus 1 --precision fp8 && FAKE_CAPABILITY=86 $e --rooflines --program @/step.json",
+         7, "Fake H100 has no products in 8 bits, which the plan's precision fp8 needs"},
     };
     return cr_make_param_array(struct fault_case, cases, MCP_COUNT_OF(cases));
 }

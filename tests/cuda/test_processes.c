@@ -46,14 +46,21 @@ static int losses(const struct place *at, const char *name, double out[MAX_STEPS
     return count;
 }
 
-static void expect_alike(const struct place *at, const char *name, const char *other, int steps)
+static void expect_within(const struct place *at, const char *name, const char *other, int steps,
+                          double tolerance)
 {
     double a[MAX_STEPS], b[MAX_STEPS];
     cr_assert(eq(int, losses(at, name, a), steps), "%s", name);
     cr_assert(eq(int, losses(at, other, b), steps), "%s", other);
     for (int i = 0; i < steps; i++)
-        cr_expect(fabs(a[i] - b[i]) <= 1e-5 * b[i], "%s step %d: %g, not %g", name, i, a[i], b[i]);
+        cr_expect(fabs(a[i] - b[i]) <= tolerance * b[i], "%s step %d: %g, not %g", name, i, a[i],
+                  b[i]);
     cr_expect(a[steps - 1] < a[0], "%s: it has not learnt", name);
+}
+
+static void expect_alike(const struct place *at, const char *name, const char *other, int steps)
+{
+    expect_within(at, name, other, steps, 1e-5);
 }
 
 static void expect_well(struct processes *p)
@@ -218,6 +225,35 @@ Test(processes, begin_again)
     cr_expect(eq(int, count_of(said, "restart 1 of 1 from the newest checkpoint"), 1), "%s", said);
     cr_expect(eq(int, count_of(said, "CUDA says: an illegal memory access"), 1), "%s", said);
     expect_alike(&at, "again.jsonl", "cpu.jsonl", 4);
+    place_leave(&at);
+}
+
+/* Measured, planned by that, trained; the same plan on CPUs; and a GPU that has none. */
+Test(processes, products_in_8_bits)
+{
+#define EIGHT "--global-batch-size 4 --sequence-length 16 --precision fp8 "
+    struct place at = place_new();
+    const char *cpu = place_program(&at, "mcpplan-exec-cpu");
+    cr_assert(place_shell(&at, mcp_format(at.arena, "cp %s @", cpu)) == 0);
+    at.program = copy_program(&at);
+    setenv("FAKE_FOLDER", at.folder, 1);
+    place_must(&at, "calibrate --backend cuda --cluster dgx-h100 --ranks 1 --model @/model.json "
+                    "--steps 2 --repeats 1 -o @/calibration.json " EIGHT);
+    place_must(&at, "plan --model @/model.json --cluster this --calibration @/calibration.json "
+                    "--microbatch-size 1 -o @/plan.json " EIGHT);
+    place_must(&at, "train @/plan.json --steps 3 --metrics @/cpu.jsonl" COMMON);
+    place_must(&at, "train @/plan.json --backend cuda --steps 3 --metrics @/cuda.jsonl" COMMON);
+    expect_within(&at, "cuda.jsonl", "cpu.jsonl", 3, 2e-4);
+    setenv("FAKE_CAPABILITY", "80", 1);
+    cr_expect(eq(int, place_run(&at, "train @/plan.json --backend cuda --steps 3" COMMON),
+                 MCP_RUN_FAILURE));
+    const char *said = place_content(&at, "said");
+    cr_expect(eq(int,
+                 count_of(said, "Fake H100 has no products in 8 bits, which the plan's "
+                                "precision fp8 needs: its compute capability is 8.0, and 8.9 "
+                                "and later have them; plan with --precision bf16\n"),
+                 1),
+              "%s", said);
     place_leave(&at);
 }
 
