@@ -218,6 +218,33 @@ Test(train, says_what_is_wrong)
     place_leave(&at);
 }
 
+#define EIGHT                                                                                      \
+    "plan --model @/model.json --cluster dgx-h100 --gpus 1 --global-batch-size 8 "                 \
+    "--sequence-length 32 --attention flash2 --microbatch-size 2 "
+
+/* Products of 8 bits are run where the stack's programs cast for them; they are not bf16's. */
+Test(train, multiplies_in_8_bits)
+{
+    static const struct wrong others[] = {
+        {"train @/other.json " TRAIN "--steps 4", 5, "casts_operands"},
+    };
+    struct place at = place_new();
+    double eight[8], half[8];
+    place_must(&at, EIGHT "--precision fp8 --stack mcpplan-cpu -o @/eight.json");
+    place_must(&at, EIGHT "--precision bf16 --stack mcpplan-cpu -o @/half.json");
+    place_must(&at, EIGHT "--precision fp8 --stack megatron-core -o @/other.json");
+    place_must(&at, "train @/eight.json " TRAIN "--steps 4 --metrics @/eight.jsonl");
+    place_must(&at, "train @/half.json " TRAIN "--steps 4 --metrics @/half.jsonl");
+    cr_assert(eq(int, numbers(&at, "eight.jsonl", "loss", eight, 8), 4));
+    cr_assert(eq(int, numbers(&at, "half.jsonl", "loss", half, 8), 4));
+    for (int i = 0; i < 4; i++)
+        cr_expect(eight[i] != half[i] && fabs(eight[i] - half[i]) <= 5e-3 * half[i], "%d: %g, %g",
+                  i, eight[i], half[i]);
+    cr_expect(eight[3] < eight[0], "it has not learnt: %g, then %g", eight[0], eight[3]);
+    check_wrong(&at, others, MCP_COUNT_OF(others));
+    place_leave(&at);
+}
+
 /* What can be seen is seen before ranks start: here there is no mpirun to start them. */
 Test(train, looks_before_it_starts)
 {

@@ -1,6 +1,7 @@
 /* tests/exec/ranks.c: trains the cases of one world size, each beside one rank. */
 #include "tests/exec/ranks_bits.h"
 #include "tests/exec/ranks_edits.h"
+#include "tests/exec/ranks_eight.h"
 #include "tests/exec/ranks_memory.h"
 #include "tests/exec/ranks_numbers.h"
 #include "tests/exec/ranks_places.h"
@@ -266,8 +267,10 @@ int main(int argc, char **argv)
     }
     if ((only < 0 && is_whole) || (only == ranks_num_cases && !ranks_full()))
         run_bits(world, out);
-    if ((only < 0 && is_whole) || (only > ranks_num_cases && !ranks_full()))
+    if ((only < 0 && is_whole) || (only == ranks_num_cases + 1 && !ranks_full()))
         run_numbers(world, out);
+    if ((only < 0 && is_whole) || (only > ranks_num_cases + 1 && !ranks_full()))
+        run_eight(world, out);
     if (out != NULL)
         fclose(out);
     for (int i = 0; i < RANKS_MODELS; i++)

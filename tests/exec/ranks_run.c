@@ -83,6 +83,27 @@ static bool is_legal(struct run *run)
     return legal;
 }
 
+/* Of a run of which nothing but the job is known. */
+static bool plan_job(struct run *run, const struct ranks_case *c, const char *model,
+                     const char *cluster)
+{
+    run->arena = mcp_arena_new();
+    run->clip_norm = mcp_train_options_default().clip_norm;
+    CHECK(mcp_model_load(run->arena, model != NULL ? model : model_files[c->model], &run->model,
+                         &err));
+    CHECK(mcp_cluster_load(run->arena, cluster, &run->cluster, &err));
+    CHECK(mcp_stack_load(run->arena, "mcpplan-cpu", &run->stack, &err));
+    run->job.attention = "flash2"; /* fused: what kernels of the CPU do */
+    run->job.global_batch_size = BATCH;
+    run->question = (struct mcp_question){
+        .model = &run->model, .cluster = &run->cluster, .job = &run->job, .stack = &run->stack};
+    run->plan = plan_of(c);
+    CHECK(mcp_cluster_set_gpus(&run->cluster, mcp_plan_world(&run->plan), &err));
+    mcp_plan_uniform_chunks(run->arena, &run->plan, run->model.num_layers,
+                            (enum mcp_recompute)c->recompute);
+    return is_legal(run);
+}
+
 bool plan_case(struct run *run, const struct ranks_case *c)
 {
     return plan_model(run, c, NULL, SEQUENCE);
@@ -92,24 +113,20 @@ bool plan_model(struct run *run, const struct ranks_case *c, const char *model,
                 int64_t sequence_length)
 {
     memset(run, 0, sizeof *run);
-    run->arena = mcp_arena_new();
-    run->clip_norm = mcp_train_options_default().clip_norm;
-    CHECK(mcp_model_load(run->arena, model != NULL ? model : model_files[c->model], &run->model,
-                         &err));
-    CHECK(mcp_cluster_load(run->arena, "dgx-a100", &run->cluster, &err));
-    CHECK(mcp_stack_load(run->arena, "mcpplan-cpu", &run->stack, &err));
     run->job = mcp_job_default();
     run->job.precision = MCP_PRECISION_FP32;
-    run->job.attention = "flash2"; /* fused: what kernels of the CPU do */
     run->job.sequence_length = sequence_length;
-    run->job.global_batch_size = BATCH;
-    run->question = (struct mcp_question){
-        .model = &run->model, .cluster = &run->cluster, .job = &run->job, .stack = &run->stack};
-    run->plan = plan_of(c);
-    CHECK(mcp_cluster_set_gpus(&run->cluster, mcp_plan_world(&run->plan), &err));
-    mcp_plan_uniform_chunks(run->arena, &run->plan, run->model.num_layers,
-                            (enum mcp_recompute)c->recompute);
-    return is_legal(run);
+    return plan_job(run, c, model, "dgx-a100");
+}
+
+bool plan_precision(struct run *run, const struct ranks_case *c, const char *model,
+                    enum mcp_precision precision)
+{
+    memset(run, 0, sizeof *run);
+    run->job = mcp_job_default();
+    run->job.precision = precision;
+    run->job.sequence_length = SEQUENCE;
+    return plan_job(run, c, model, "dgx-h100");
 }
 
 bool build_program(struct run *run)

@@ -61,6 +61,9 @@ bool plan_case(struct run *run, const struct ranks_case *c);
  * at most. */
 bool plan_model(struct run *run, const struct ranks_case *c, const char *model,
                 int64_t sequence_length);
+/* The same in another precision, on GPUs that have all of them. */
+bool plan_precision(struct run *run, const struct ranks_case *c, const char *model,
+                    enum mcp_precision precision);
 bool build_program(struct run *run);
 /* How it is trained, whatever the backend; sets the run's batch. */
 struct mcp_train_options train_options(struct run *run);

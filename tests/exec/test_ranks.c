@@ -124,6 +124,16 @@ static const struct told told[] = {
     /* frozen 1-bit Adam goes on from a checkpoint to the bit */
     {"numbers", "frozen_differs", 0, 0, false},
     {"numbers", "frozen_has_norm", 1, 1, false},
+    /* products of 8 bits: as one rank's, in so far as rounding lets them; not bf16's, and they
+     * learn as much as bf16 does. A step by weights of the step before would be 1e-2 apart */
+    {"eight", "first_loss_apart", 0, 1e-4, false},
+    {"eight", "first_norm_apart", 0, 5e-3, false},
+    {"eight", "losses_apart", 0, 5e-3, false},
+    {"eight", "same_losses_apart", 0, 1e-3, false},
+    {"eight", "beside_bf16", 1e-5, 5e-3, false},
+    {"eight", "learnt", 0.97, 1.03, false},
+    {"eight", "eval_differs", 0, 0, false},
+    {"eight", "bytes_beyond", 0, 0, false},
 };
 
 static void judge_told(const char *line)
@@ -153,8 +163,11 @@ static const int num_numbers[] = {[1] = 3 + 4, [2] = 15 + 6 + 4 + 4, [4] = 10 + 
 /* By world: cases of 1-bit Adam, three of two ranks and three of four; five of 8 bits. */
 static const int num_bits[] = {[1] = 15, [2] = 22 + 2 * 5, [4] = 17 + 5, [8] = 0};
 
+/* Seven of each layout. */
+static const int num_eight[] = {[1] = 7, [2] = 6 * 7, [4] = 3 * 7, [8] = 7};
+
 struct lines { /* that the ranks wrote */
-    int cases, legal, edits, bits, numbers, memory, misplaced;
+    int cases, legal, edits, bits, numbers, eight, memory, misplaced;
 };
 
 /* What training takes of the machine's memory is what was planned, within a tenth. */
@@ -181,6 +194,9 @@ static void judge_line(const char *line, int world, struct lines *count)
     } else if (mcp_starts_with(line, "numbers")) {
         judge_told(line);
         count->numbers++;
+    } else if (mcp_starts_with(line, "eight")) {
+        judge_told(line);
+        count->eight++;
     } else if (sscanf(line, "legal %d", &count->legal) != 1 &&
                sscanf(line, "misplaced %d", &count->misplaced) != 1) {
         judge_case(line, world);
@@ -218,6 +234,8 @@ static void check_counts(const struct lines *lines, int world)
               "not every case of bits has run");
     cr_expect(eq(int, lines->numbers, is_whole ? num_numbers[world] : 0),
               "not every case of numbers has run");
+    cr_expect(eq(int, lines->eight, is_whole ? num_eight[world] : 0),
+              "not every case of 8 bits has run");
     cr_expect(eq(int, lines->memory, is_whole ? num_memory[world] : 0),
               "not every layout's memory was looked at");
     cr_expect(lines->cases > 0, "no case has run");
