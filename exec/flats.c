@@ -15,10 +15,7 @@ struct mcp_share mcp_share_of(const struct mcp_launch *launch, struct mcp_operan
     const int64_t *d = launch->op->dims;
     bool expert = is_expert(at);
     struct mcp_share s = {.elements = d[2], .first = d[3], .shard = d[0], .shard_first = d[4]};
-    s.kind = expert ? MCP_FLAT_EXPERT : MCP_FLAT_DENSE;
-    if (at.space == MCP_SPACE_RANK ||
-        (s.first > 0 && s.first == mcp_flat_first(launch->type, MCP_FLAT_TABLE)))
-        s.kind = MCP_FLAT_TABLE;
+    s.kind = mcp_flat_at(launch->type, at, s.first);
     s.sharded = s.shard < s.elements;
     s.member =
         mcp_group_index(&launch->rank->program->plan, mcp_reduce_axes(expert), launch->rank->rank);

@@ -35,17 +35,6 @@ float mcp_init_normal(uint64_t key, int64_t x)
 
 /* --- places --- */
 
-static enum mcp_flat flat_of(const struct mcp_layer_type *type, const struct mcp_op *adam)
-{
-    struct mcp_operand state = adam->writes[1];
-    if (state.index == MCP_LAYER_EXPERT_OPTIMIZER)
-        return MCP_FLAT_EXPERT;
-    bool behind = !mcp_has_shared_table(type) && mcp_flat_elements(type, MCP_FLAT_TABLE) > 0 &&
-                  adam->dims[3] == mcp_flat_first(type, MCP_FLAT_TABLE);
-    bool table = adam->writes[0].space == MCP_SPACE_RANK || behind;
-    return table ? MCP_FLAT_TABLE : MCP_FLAT_DENSE;
-}
-
 static bool is_shard(struct mcp_operand at)
 {
     return at.space == MCP_SPACE_LAYER &&
@@ -85,7 +74,7 @@ static void place_of(const struct mcp_interpreter *interpreter, const struct mcp
     const struct mcp_buffer *weights = mcp_operand_buffer(program, type, adam->writes[0]);
     int64_t size = (int64_t)mcp_dtype_bytes((enum mcp_dtype)weights->dtype);
     memset(out, 0, sizeof *out);
-    out->flat = flat_of(type, adam);
+    out->flat = mcp_flat_at(type, adam->writes[0], adam->dims[3]);
     out->elements = adam->dims[2];
     out->dtype = weights->dtype;
     int index =

@@ -53,6 +53,17 @@ int64_t mcp_flat_first(const struct mcp_layer_type *type, enum mcp_flat flat)
                : 0;
 }
 
+enum mcp_flat mcp_flat_at(const struct mcp_layer_type *type, struct mcp_operand at, int64_t first)
+{
+    if (at.space == MCP_SPACE_RANK)
+        return MCP_FLAT_TABLE;
+    if (at.space == MCP_SPACE_LAYER && at.index % 2 == 1)
+        return MCP_FLAT_EXPERT;
+    bool has_table = !mcp_has_shared_table(type) && mcp_flat_elements(type, MCP_FLAT_TABLE) > 0;
+    return has_table && first == mcp_flat_first(type, MCP_FLAT_TABLE) ? MCP_FLAT_TABLE
+                                                                      : MCP_FLAT_DENSE;
+}
+
 int64_t mcp_expert_stride(const struct mcp_layer_type *type)
 {
     int64_t total = 0;

@@ -49,6 +49,10 @@ bool mcp_has_shared_table(const struct mcp_layer_type *type);
 /* First element of the flat buffer in the buffer that holds its weights or gradients. */
 int64_t mcp_flat_first(const struct mcp_layer_type *type, enum mcp_flat flat);
 
+/* The flat buffer from element `first` of a buffer of weights or gradients on, of shards where the
+ * whole's `first` is that: the table where it lies behind dense parts, or nothing else is there. */
+enum mcp_flat mcp_flat_at(const struct mcp_layer_type *type, struct mcp_operand at, int64_t first);
+
 /* Elements of one copy of a part. */
 int64_t mcp_weight_elements(const struct mcp_weight *weight);
 /* Does AdamW's decay shrink it? Matrices and tables, not biases and norms. */

@@ -2,6 +2,7 @@
 #include "kit.h"
 
 #include "core/mesh.h"
+#include "exec/flats.h"
 #include "step/weights.h"
 
 #include <criterion/new/assert.h>
@@ -257,6 +258,26 @@ ParameterizedTest(struct case_adam *c, update, adam)
     three_steps(&kit, c, &l, weights, scalars);
     double tolerance = c->dtype == MCP_F32 ? 1e-6 : 4e-3;
     cr_expect(eq(int, kit_different(&kit, weights, want, tolerance), 0), "%s", c->name);
+    mcp_arena_free(kit.arena);
+}
+
+/* A table that is all an end has begins where dense parts would: it is updated all the same. */
+Test(update, a_table_alone)
+{
+    static struct kit kit;
+    struct mcp_range range = {0};
+    kit_new(&kit);
+    set_mesh(&kit, 1, 1, 2, 1);
+    kit.type.weights = &kit.type.weights[2];
+    kit.type.num_weights = 1;
+    const struct layout l = {.elements = TABLE, .shard = (TABLE + 1) / 2, .members = 2};
+    begin(&kit, MCP_FN_ADAM, &l);
+    gradients(&kit, &l, MCP_FLAT_TABLE);
+    const struct mcp_launch launch = {.op = &kit.op, .type = &kit.type, .rank = &kit.rank};
+    const struct mcp_share share = mcp_share_of(&launch, kit.op.reads[0]);
+    cr_expect(eq(int, share.kind, MCP_FLAT_TABLE));
+    cr_assert(mcp_next_range(&launch, &share, &range));
+    cr_expect(eq(i64, range.last - range.first, (TABLE + 1) / 2));
     mcp_arena_free(kit.arena);
 }
 
