@@ -2,7 +2,8 @@
 # tools/gpu_check.sh BUILD: what a machine with a GPU says of the CUDA backend, on one of its GPUs:
 # whether it trains to the losses of a CPU, how near its kernels come to what the GPU can do, what
 # calibrate measures, how fast a model of a billion parameters trains, and how well that was
-# predicted. Without a GPU it says so, and ends well. What fails is named.
+# predicted; and where the GPU has products in 8 bits, losses, kernels and speed of those. Without a
+# GPU it says so, and ends well. What fails is named.
 #
 # For other machines, and for tests of this script:
 #   GPU_CHECK_CLUSTER    a preset or file with this GPU; default: what is found here
@@ -11,7 +12,8 @@
 #   GPU_CHECK_LARGE      the same in bf16: trained for speed; and calibrated, with so many
 #                        sequences a step
 #   GPU_CHECK_ROOFLINES  further options of mcpplan-exec-cuda --rooflines
-#   GPU_CHECK_APART      the most by which losses may lie apart
+#   GPU_CHECK_APART      the most by which losses may lie apart in fp32
+#   GPU_CHECK_EIGHT      the same in 8 bits
 set -eu
 
 wrong() {
@@ -47,9 +49,15 @@ run() {
 device=$($GPU_CHECK_DEVICE 2> /dev/null | head -n 1) || device=
 [ -n "$device" ] || not_run "no GPU here"
 cluster=${GPU_CHECK_CLUSTER:-this}
-apart=${GPU_CHECK_APART:-1e-4}
-awk -v apart="$apart" 'BEGIN { exit !(apart ~ /^[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?$/) }' ||
-    wrong "GPU_CHECK_APART=$apart: not a number of 0 or more"
+apart=${GPU_CHECK_APART:-1e-4} eight_apart=${GPU_CHECK_EIGHT:-1e-2}
+
+# limit NAME VALUE
+limit() {
+    awk -v apart="$2" 'BEGIN { exit !(apart ~ /^[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?$/) }' ||
+        wrong "$1=$2: not a number of 0 or more"
+}
+limit GPU_CHECK_APART "$apart"
+limit GPU_CHECK_EIGHT "$eight_apart"
 [ -d examples/text ] || wrong "there is no examples/text here: it runs in the root of the repository"
 rm -rf "$out"
 mkdir -p "$out"
@@ -97,19 +105,36 @@ train() {
         --data "$out/text.tokens" --metrics "$out/$file-$backend.jsonl" "$@"
 }
 
-# The same steps in fp32 on a CPU and on the GPU.
+# losses PLAN LIMIT: the same steps on a CPU and on the GPU; how far they lie apart is in $worst
+losses() {
+    of=$1 most=$2
+    for backend in cpu cuda; do
+        train losses "$of" $backend --steps "$small_steps" --learning-rate 1e-3 --warmup-steps 5
+        numbers loss "$out/$of-$backend.jsonl" > "$out/$backend.losses"
+    done
+    worst=$(paste "$out/cpu.losses" "$out/cuda.losses" | awk -v steps="$small_steps" '
+        { d = ($1 - $2) / $1; if (d < 0) d = -d; if (!(d <= worst)) worst = d
+          if (NF != 2 || $1 + 0 <= 0 || $2 + 0 <= 0) bad = 1 }
+        END { if (bad || NR != steps || !(worst <= 1)) print "unknown"
+              else printf "%.1e\n", worst }')
+    awk -v worst="$worst" -v most="$most" \
+        'BEGIN { exit !(worst != "unknown" && worst <= most + 0) }' ||
+        fail losses "those of a CPU and of the GPU lie $worst apart, and may $most (relative)"
+}
+
 plan losses small --model "$small_model" --cluster "$cluster" --stack mcpplan-cuda \
     --precision fp32 --global-batch-size "$small_sequences" --sequence-length "$small_tokens"
-for backend in cpu cuda; do
-    train losses small $backend --steps "$small_steps" --learning-rate 1e-3 --warmup-steps 5
-    numbers loss "$out/small-$backend.jsonl" > "$out/$backend.losses"
-done
-worst=$(paste "$out/cpu.losses" "$out/cuda.losses" | awk -v steps="$small_steps" '
-    { d = ($1 - $2) / $1; if (d < 0) d = -d; if (!(d <= worst)) worst = d
-      if (NF != 2 || $1 + 0 <= 0 || $2 + 0 <= 0) bad = 1 }
-    END { if (bad || NR != steps || !(worst <= 1)) print "unknown"; else printf "%.1e\n", worst }')
-awk -v worst="$worst" -v apart="$apart" 'BEGIN { exit !(worst != "unknown" && worst <= apart + 0) }' ||
-    fail losses "those of a CPU and of the GPU lie $worst apart, and may $apart (relative)"
+losses small "$apart"
+fp32_worst=$worst
+
+# In 8 bits: no plan is legal for a GPU without them.
+eight=
+if "$mcpplan" plan --gpus 1 -o "$out/eight.json" --model "$small_model" --cluster "$cluster" \
+    --stack mcpplan-cuda --precision fp8 --global-batch-size "$small_sequences" \
+    --sequence-length "$small_tokens" > "$out/eight.txt" 2> "$out/eight.txt.err"; then
+    eight=yes
+    losses eight "$eight_apart"
+fi
 
 # What ops take here, and a plan by that, of microbatches that were measured; and the same plan by
 # what the stack says alone.
@@ -131,6 +156,17 @@ run rooflines rooflines.txt "$build/mcpplan-exec-cuda" --rooflines \
 
 train training large cuda --steps "$large_steps" --learning-rate 1e-4 \
     --warmup-steps "$large_steps" --timeline "$out/large.run.json"
+if [ -n "$eight" ]; then
+    plan plan large-eight --model "$large_model" --cluster "$cluster" --stack mcpplan-cuda \
+        --precision fp8 --global-batch-size "$large_sequences" --sequence-length "$large_tokens" \
+        --microbatch-size "$microbatch" --dump-program "$out/large-eight.program.json"
+    # shellcheck disable=SC2086
+    run rooflines rooflines-eight.txt "$build/mcpplan-exec-cuda" --rooflines \
+        --program "$out/large-eight.program.json" --output "$out/rooflines-eight.json" \
+        ${GPU_CHECK_ROOFLINES:-}
+    train training large-eight cuda --steps "$large_steps" --learning-rate 1e-4 \
+        --warmup-steps "$large_steps"
+fi
 run compare compare.txt "$mcpplan" compare "$out/large.json" "$out/large.run.json" \
     --report "$out/compare.html"
 run compare compare.json "$mcpplan" compare "$out/large.json" "$out/large.run.json" --json
@@ -150,27 +186,40 @@ milliseconds() {
     awk -v s="$1" 'BEGIN { if (s == "") print "-"; else printf "%.1f ms\n", 1000 * s }'
 }
 
+# best KEY PLAN
 best() {
-    numbers "$1" "$out/large-cuda.jsonl" | sort -g | tail -n 1
+    numbers "$1" "$out/$2-cuda.jsonl" | sort -g | tail -n 1
 }
 
 cat "$out/rooflines.txt"
+if [ -n "$eight" ]; then
+    printf '\nin 8 bits\n'
+    sed -n '/^  op /p; / f8 /p; / in f8$/p; /^  cast_/p' "$out/rooflines-eight.txt"
+fi
 echo
 cat "$out/compare.txt"
-mfu=$(best model_flops_utilization)
+mfu=$(best model_flops_utilization large)
 steps_s=$(numbers iteration_s "$out/compare.json") # predicted, measured
 guessed_s=$(numbers iteration_s "$out/guessed.json" | head -n 1)
 {
     printf '\n%s; %s\n\n' "$device" "$(date -u +%Y-%m-%d)"
     row "" found aim ""
-    row "fp32 losses of $small_steps steps beside a CPU, apart" "$worst" "$apart" met
+    row "fp32 losses of $small_steps steps beside a CPU, apart" "$fp32_worst" "$apart" met
     sed -n '1,/share of the roofline/d; p' "$out/rooflines.txt"
     row "MFU of the fastest step, bf16" "$(percent "$mfu")" "45 %" \
         "$(awk -v mfu="$mfu" 'BEGIN { print (mfu == "" ? "unknown" : mfu >= 0.45 ? "met" : "not met") }')"
-    row "tokens/s of it" "$(best tokens_per_s | sed 's/[.].*//')" "" ""
+    row "tokens/s of it" "$(best tokens_per_s large | sed 's/[.].*//')" "" ""
     row "that step" "$(milliseconds "$(echo "$steps_s" | tail -n 1)")" "" ""
     row "as predicted by what calibrate measured" "$(milliseconds "$(echo "$steps_s" | head -n 1)")" "" ""
     row "as predicted by the stack mcpplan-cuda alone" "$(milliseconds "$guessed_s")" "" ""
+    if [ -n "$eight" ]; then
+        row "losses in 8 bits beside a CPU, apart" "$worst" "$eight_apart" met
+        sed -n 's/^  matrix products             /  products of a plan in 8 bits/p' \
+            "$out/rooflines-eight.txt"
+        row "tokens/s in 8 bits" "$(best tokens_per_s large-eight | sed 's/[.].*//')" "" ""
+    else
+        row "in 8 bits" - "" "$(tail -n 1 "$out/eight.txt.err")"
+    fi
 } | sed 's/ *$//'
 echo
 echo "gpu-check: $(($(date +%s) - start)) s; more in $out"

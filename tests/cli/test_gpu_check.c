@@ -49,7 +49,13 @@ Test(gpu_check, all_parts_run_on_a_fake)
         "  MFU of the fastest step, bf16                    0.0 %     45 %  not met\n",
         "tokens/s of it",
         "as predicted by what calibrate measured",
-        "as predicted by the stack mcpplan-cuda alone"};
+        "as predicted by the stack mcpplan-cuda alone",
+        "32 x 32 x 32 in f8\n",
+        "\n  matmul_nt               f8  ",
+        "\n  cast_both               bf16",
+        "  losses in 8 bits beside a CPU, apart",
+        "  products of a plan in 8 bits  ",
+        "tokens/s in 8 bits"};
     const struct place at = place_new();
     if (!copy_programs(&at)) {
         cr_log_warn("mcpplan-exec-cpu is not built here: gpu-check is not run");
@@ -118,6 +124,18 @@ ParameterizedTestParameters(gpu_check, ends)
         {"no rooflines", "BREAK=exec-cuda CUDA_LOSS=2", 1,
          "gpu-check: rooflines has failed: why: --rooflines"},
         {"no training", "BREAK='large.json --backend' CUDA_LOSS=2", 1,
+         "gpu-check: training has failed: why: train"},
+        {"no products in 8 bits", "BREAK=fp8 CUDA_LOSS=2", 0,
+         "  in 8 bits                                            -           why: plan"},
+        {"losses in 8 bits apart", "BREAK=nothing CUDA_LOSS=2.03 GPU_CHECK_APART=1", 1,
+         "lie 1.5e-02 apart, and may 1e-2"},
+        {"a limit of 8 bits that is none", "BREAK=nothing CUDA_LOSS=2 GPU_CHECK_EIGHT=x", 2,
+         "gpu-check: GPU_CHECK_EIGHT=x: not a number of 0 or more"},
+        {"no plan in 8 bits", "BREAK=large-eight.program CUDA_LOSS=2", 1,
+         "gpu-check: plan has failed: why: plan"},
+        {"no rooflines in 8 bits", "BREAK='rooflines*large-eight' CUDA_LOSS=2", 1,
+         "gpu-check: rooflines has failed: why: --rooflines"},
+        {"no training in 8 bits", "BREAK='large-eight.json --backend' CUDA_LOSS=2", 1,
          "gpu-check: training has failed: why: train"},
         {"no comparison", "BREAK='mcpplan compare' CUDA_LOSS=2", 1,
          "gpu-check: compare has failed: why: compare"},
