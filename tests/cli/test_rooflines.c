@@ -142,6 +142,10 @@ ParameterizedTestParameters(rooflines_cuda, faults)
          PLAN "--gpus 1 --precision fp8 && $e --rooflines --program @/step.json $small "
               "--product-size 24",
          2, "--product-size 24: products in 8 bits are of multiples of 16"},
+        {"weights in between 16 bytes",
+         "sed -i 's/\"gated_mlp\"/\"qk_norm\": true, &/' @/model.json && " PLAN
+         "--gpus 1 --precision fp8 && $e --rooflines --program @/step.json",
+         7, "follow others whose number is no multiple of 8, and products in 8 bits are of"},
         {"a GPU without them",
          PLAN "--gpus 1 --precision fp8 && FAKE_CAPABILITY=86 $e --rooflines --program @/step.json",
          7, "Fake H100 has no products in 8 bits, which the plan's precision fp8 needs"},
