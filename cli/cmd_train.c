@@ -4,6 +4,7 @@
 #include "cli/launcher.h"
 #include "cli/plan_file.h"
 #include "cli/train_backend.h"
+#include "cli/train_end.h"
 #include "cli/train_options.h"
 #include "cli/train_places.h"
 #include "cli/train_ranks.h"
@@ -115,7 +116,7 @@ static bool starts_mpirun(struct mcp_context *ctx, int world)
 /* A run that failed begins again from the newest checkpoint, but not one that was asked to
  * end; what the user gave wrong would fail again. */
 static enum mcp_status start(struct mcp_context *ctx, struct mcp_train_args *args,
-                             const struct mcp_plan *plan)
+                             const struct mcp_plan *plan, int *restarts)
 {
     struct start once = {.args = args, .plan = plan, .meeting = mcp_train_meeting_given()};
     MCP_TRY(mcp_train_executor(ctx, (enum mcp_train_backend)args->backend.value, &once.executor));
@@ -128,6 +129,7 @@ static enum mcp_status start(struct mcp_context *ctx, struct mcp_train_args *arg
                  ctx->err.text[0] != '\0' ? ctx->err.text : "the run has failed", i,
                  args->max_restarts);
         args->run.resume = true;
+        *restarts = i;
         mcp_train_set_restart(ctx->arena, i);
         status = start_once(ctx, &once);
     }
@@ -222,16 +224,19 @@ static enum mcp_status check_programs(const struct mcp_run_options *run, const s
     return MCP_OK;
 }
 
-/* --json and -o: what the plan's rank 0 has left. Of processes that a launcher has started one
- * has it, and not always the launcher's first: exec/main_cuda.c. */
-static enum mcp_status put_summary(struct mcp_context *ctx, const char *path)
+/* What the plan's rank 0 has left: for machines where it is asked for, else for people. Of
+ * processes that a launcher has started one has it, and not always the launcher's first:
+ * exec/main_cuda.c. */
+static enum mcp_status put_summary(struct mcp_context *ctx, const struct mcp_train_end *end)
 {
     const struct mcp_text nothing = mcp_text_new(ctx->arena);
+    const char *path = end->run->summary;
     struct mcp_json *json;
     if (mcp_launcher_find(ctx->arena).starts_ranks && access(path, F_OK) != 0)
         return MCP_OK;
     MCP_TRY(mcp_json_read(ctx->arena, path, &json, &ctx->err));
-    return mcp_output_result(ctx, &nothing, json);
+    MCP_TRY(mcp_output_result(ctx, &nothing, json));
+    return ctx->json ? MCP_OK : mcp_train_end_note(ctx, json, end);
 }
 
 /* A trial of some steps under the recipe of a long run learns nothing: say why. */
@@ -251,15 +256,16 @@ static enum mcp_status train_in(struct mcp_context *ctx, struct mcp_train_args *
                                 const struct mcp_plan_file *file, const char *folder)
 {
     struct mcp_run_options *run = &args->run;
+    struct mcp_train_end end = {.run = run};
+    const double since_s = mcp_now_s();
     if (run->program == NULL)
         MCP_TRY(write_programs(ctx, &file->job, folder, run));
     MCP_TRY(write_evaluation(ctx, file, folder, run));
-    const bool wanted = ctx->json || ctx->output_path != NULL;
-    if (wanted)
-        run->summary = mcp_format(ctx->arena, "%s/summary.json", folder);
+    run->summary = mcp_format(ctx->arena, "%s/summary.json", folder);
     note_warmup(ctx->arena, run);
-    MCP_TRY(start(ctx, args, &file->plan));
-    return wanted ? put_summary(ctx, run->summary) : MCP_OK;
+    MCP_TRY(start(ctx, args, &file->plan, &end.restarts));
+    end.seconds = mcp_now_s() - since_s;
+    return put_summary(ctx, &end);
 }
 
 /* A wrong name is told before anything starts; ranks that a launcher has started agree on it

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { DEFAULT_WIDTH = 100, LEAST_WIDTH = 40, MOST_WIDTH = 160, LONGEST_WORD = 64 };
@@ -120,6 +121,13 @@ const char *mcp_shown(struct mcp_arena *arena, const char *word)
     while (((unsigned char)word[length] & 0xC0) == 0x80 && length > 0)
         length--; /* not within a character */
     return mcp_format(arena, "%s...", mcp_printable(arena, mcp_strndup(arena, word, length)));
+}
+
+double mcp_now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 void mcp_note(const char *format, ...)

@@ -56,6 +56,9 @@ enum mcp_status mcp_temporary_folder(struct mcp_context *ctx, const char **out);
 /* A word of the user's for a message: printable, its end cut off when long. */
 const char *mcp_shown(struct mcp_arena *arena, const char *word);
 
+/* Seconds since some moment, for what is told while work goes on. */
+double mcp_now_s(void);
+
 /* "mcpplan: note: SENTENCE" on stderr. */
 void mcp_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

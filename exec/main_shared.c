@@ -40,10 +40,15 @@ static void tell_note(void *context, const char *sentence)
 /* mpirun passes SIGUSR1 on to all ranks, and after SIGTERM gives them no time. */
 static bool asks_to_stop(void *context)
 {
-    (void)context;
+    struct mcp_teller *teller = context;
     sigset_t pending;
     sigpending(&pending);
-    return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGUSR1) == 1;
+    const bool asked = sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGUSR1) == 1;
+    if (asked && teller->open_line) { /* no step follows */
+        fputs("\n", stderr);
+        teller->open_line = false;
+    }
+    return asked;
 }
 
 static double wall_clock(void *context)

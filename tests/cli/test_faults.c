@@ -136,7 +136,9 @@ Test(faults, a_killed_rank)
     for (size_t i = 0; i < MCP_COUNT_OF(kills); i++)
         strike(&at, train, kills[i], SIGKILL);
     cr_expect(eq(int, place_end_of(train), 0), "%s", place_content(&at, "said"));
-    cr_expect(lines_about(place_content(&at, "said"), "restart 4 of 4") == 1);
+    const char *told = place_content(&at, "said");
+    cr_expect(lines_about(told, "restart 4 of 4") == 1);
+    cr_expect(lines_about(told, " to 150 of 150 after 4 restarts: ") == 1, "%s", told);
     const char *whole = place_content(&at, "run.jsonl");
     place_must(&at, "train @/plan.json --data @/text.tokens --warmup-steps 0 "
                     "--learning-rate 1e-3 --steps 150 --metrics @/alone.jsonl");
@@ -204,8 +206,10 @@ Test(faults, asked_to_end)
         cr_expect(eq(int, place_end_of(train), 0));
         const char *said = place_content(&at, "said");
         cr_expect(lines_about(said, "restart") == 0, "%s", said);
-        cr_expect(lines_about(said, "mcpplan: ") == 1, "%s", said);
         cr_expect(lines_about(said, cases[i].says) == 1, "%s", said);
+        const char *steps = mcp_format(at.arena, "mcpplan: note: trained steps %d to ", done + 1);
+        cr_expect(lines_about(said, steps) == 1, "%s", said);
+        cr_expect(lines_about(said, "mcpplan: ") == 2, "%s", said);
         done = lines_about(place_content(&at, "run.jsonl"), "\"step\":");
         cr_expect(access(mcp_format(at.arena, "%s/saved/step-%012d/manifest.json", at.folder, done),
                          F_OK) == 0,

@@ -148,6 +148,19 @@ static void check_memory(const struct place *at, const char *plan, const char *m
     cr_expect(told[0] == planned, "%.0f bytes were planned, %.0f are told of", planned, told[0]);
 }
 
+/* The last line of what a run said: a note that begins and ends so. */
+static void check_last_line(const struct place *at, const char *begins, const char *ends)
+{
+    const char *said = place_content(at, "said"), *last = said;
+    for (const char *end = said; (end = strchr(end, '\n')) != NULL && end[1] != '\0';)
+        last = ++end;
+    cr_expect(mcp_starts_with(last, mcp_format(at->arena, "mcpplan: note: trained %s", begins)),
+              "%s", said);
+    ends = place_spelled(at, ends);
+    cr_expect(strlen(last) > strlen(ends) && mcp_same(last + strlen(last) - strlen(ends), ends),
+              "%s", said);
+}
+
 /* Six steps at once; or four in one layout and two in another: the same losses, those of
  * evaluations too. */
 Test(train, goes_on_in_another_layout)
@@ -158,10 +171,16 @@ Test(train, goes_on_in_another_layout)
                     "--program @/program.json --timeline @/timeline.json -o @/all_facts.json");
     place_must(&at, "train @/pipeline.json " TRAIN EVALUATE "--steps 4 --metrics @/parts.jsonl "
                     "--checkpoint-dir @/run --checkpoint-every 3");
+    check_last_line(&at, "steps 1 to 4 of 4: 1,024 tokens in ",
+                    " in all; the checkpoint of step 4 in @/run; metrics in @/parts.jsonl\n");
+    cr_expect(ne(ptr, strstr(place_content(&at, "said"), ", evaluation "), NULL));
     place_must(&at, "train @/tensor.json " TRAIN EVALUATE "--steps 6 --metrics @/parts.jsonl "
                     "--checkpoint-dir @/run --resume --json");
+    cr_expect(eq(ptr, strstr(place_content(&at, "said"), "trained"), NULL), "it is in the JSON");
     check_facts(&at, "all_facts.json", (int64_t[]){0, 6, -1}, "whole.jsonl");
     check_facts(&at, "out", (int64_t[]){4, 2, 6}, "parts.jsonl");
+    place_must(&at, "train @/tensor.json " TRAIN "--steps 6 --checkpoint-dir @/run --resume");
+    check_last_line(&at, "no steps; ", " in all; the checkpoint of step 6 in @/run\n");
     check_memory(&at, "pipeline.json", "whole.jsonl");
     check_alike(&at, "loss", 6);
     check_alike(&at, "eval_loss", 3);
