@@ -3,6 +3,7 @@
 #include "cli/child.h"
 
 #include "core/mesh.h"
+#include "core/units.h"
 #include "exec/tokens.h"
 #include "step/build.h"
 #include "step/measured.h"
@@ -12,6 +13,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -278,20 +280,64 @@ static enum mcp_status measure(struct mcp_context *ctx, struct mcp_calibrate *ca
     return MCP_OK;
 }
 
+/* --- all of them --- */
+
+static const char *plural(int count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static void note_plan(struct mcp_context *ctx, const struct mcp_calibrate *c)
+{
+    const struct mcp_question *question = c->question;
+    const int ranks = mcp_cluster_gpus(question->cluster), layers = question->model->num_layers;
+    const int runs = c->num_runs * c->repeats;
+    mcp_note("%d run%s of %d step%s: %d layout%s of %d layer%s of %s on %d rank%s, batch %s x %s "
+             "tokens, %d run%s of each",
+             runs, plural(runs), c->steps, plural(c->steps), c->num_runs, plural(c->num_runs),
+             layers, plural(layers), mcp_printable(ctx->arena, question->model->name), ranks,
+             plural(ranks), mcp_show_integer(ctx->arena, question->job->global_batch_size),
+             mcp_show_integer(ctx->arena, question->job->sequence_length), c->repeats,
+             plural(c->repeats));
+}
+
+static const char begin_line[] = "\r\033[K"; /* over what stands there */
+
+/* Where a terminal listens: what runs, and how long the others will take if they take as long as
+ * those that are done. */
+static void show_progress(const struct mcp_calibrate *c, int done, double since_s)
+{
+    const int all = c->num_runs * c->repeats;
+    struct mcp_arena *scratch = mcp_arena_new();
+    const double left_s = done == 0 ? 0 : (mcp_now_s() - since_s) / done * (all - done);
+    if (isatty(STDERR_FILENO) == 1)
+        fprintf(stderr, "%s  run %d of %d: %s%s%s%s", begin_line, done + 1, all,
+                c->runs[done % c->num_runs].name, done == 0 ? "" : "; about ",
+                done == 0 ? "" : mcp_show(scratch, left_s, MCP_SECONDS), done == 0 ? "" : " left");
+    fflush(stderr);
+    mcp_arena_free(scratch);
+}
+
 static enum mcp_status run_all(struct mcp_context *ctx, struct mcp_calibrate *calibrate,
                                const struct files *files)
 {
+    const double since_s = mcp_now_s();
+    enum mcp_status status = MCP_OK;
     MCP_TRY(write_tokens(ctx, calibrate->question, files->data));
-    for (int repeat = 0; repeat < calibrate->repeats; repeat++)
-        for (int i = 0; i < calibrate->num_runs; i++)
-            MCP_TRY(measure(ctx, calibrate, &calibrate->runs[i], files));
-    return MCP_OK;
+    for (int i = 0; status == MCP_OK && i < calibrate->num_runs * calibrate->repeats; i++) {
+        show_progress(calibrate, i, since_s);
+        status = measure(ctx, calibrate, &calibrate->runs[i % calibrate->num_runs], files);
+    }
+    if (isatty(STDERR_FILENO) == 1)
+        fputs(begin_line, stderr);
+    return status;
 }
 
 enum mcp_status mcp_calibrate_run(struct mcp_context *ctx, struct mcp_calibrate *calibrate)
 {
     struct files files = {0};
     mcp_child_watch();
+    note_plan(ctx, calibrate);
     MCP_TRY(make_files(ctx, &files));
     enum mcp_status status = run_all(ctx, calibrate, &files);
     remove_files(&files);

@@ -1,12 +1,12 @@
 /* cli/plan_watch.c: progress on a terminal's stderr, SIGINT as a request. */
 #include "cli/plan_watch.h"
 
+#include "cli/output.h"
 #include "core/units.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static const double quiet_s = 0.3; /* short searches show nothing */
@@ -30,13 +30,6 @@ static void interrupt(int signal)
     errno = error;
 }
 
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* "searching, 40 %: best so far 17.2 s, ctrl-C takes it" */
 static const char *progress_text(const struct mcp_plan_watch *watch, double done_frac,
                                  const struct mcp_found *best)
@@ -53,7 +46,7 @@ static const char *progress_text(const struct mcp_plan_watch *watch, double done
 static void show(void *context, double done_frac, const struct mcp_found *best)
 {
     struct mcp_plan_watch *watch = context;
-    double now = now_s();
+    double now = mcp_now_s();
     if (interrupted || now - watch->began_s < quiet_s || now - watch->shown_s < pause_s)
         return;
     struct mcp_mark mark = mcp_arena_mark(watch->scratch);
@@ -81,7 +74,7 @@ static void catch_interrupts(struct mcp_plan_watch *watch)
 void mcp_plan_watch_begin(struct mcp_plan_watch *watch, struct mcp_search_options *options)
 {
     *watch = (struct mcp_plan_watch){
-        .scratch = mcp_arena_new(), .terminal = isatty(STDERR_FILENO) == 1, .began_s = now_s()};
+        .scratch = mcp_arena_new(), .terminal = isatty(STDERR_FILENO) == 1, .began_s = mcp_now_s()};
     catch_interrupts(watch);
     options->stop = &interrupted;
     if (!watch->terminal)

@@ -4,12 +4,14 @@
 
 #include "core/text.h"
 #include "tests/cli/child.h"
+#include "tests/cli/place.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -181,6 +183,75 @@ Test(watch, ctrl_c_shows_the_sizes_planned_so_far)
     cr_expect(strstr(s.seen.data, "note: interrupted: only the sizes planned so far are shown") !=
                   NULL,
               "%s", mcp_printable(s.arena, s.seen.data));
+    mcp_arena_free(s.arena);
+}
+
+/* Open MPI leaks. */
+static void allow_leaks(void)
+{
+    const char *sanitizer = getenv("ASAN_OPTIONS");
+    char options[256];
+    snprintf(options, sizeof options, "%.200s:detect_leaks=0", sanitizer ? sanitizer : "");
+    setenv("ASAN_OPTIONS", options, 1);
+}
+
+/* Steps take turns on one line, and what is said of the run's end has lines of its own. */
+Test(watch, train_ends_with_whole_lines)
+{
+    struct session s;
+    struct place at = place_new();
+    place_must(&at, "plan --model @/model.json --cluster dgx-a100 --gpus 1 --global-batch-size 8 "
+                    "--sequence-length 32 --precision fp32 --stack mcpplan-cpu --attention flash2 "
+                    "-o @/one.json");
+    char *argv[] = {program(),
+                    "train",
+                    mcp_strdup(at.arena, place_spelled(&at, "@/one.json")),
+                    "--data",
+                    mcp_strdup(at.arena, place_spelled(&at, "@/text.tokens")),
+                    "--steps",
+                    "1000000",
+                    "--threads",
+                    "1",
+                    NULL};
+    allow_leaks();
+    start(&s, argv);
+    read_until(&s, "\rstep 3/1000000  loss ");
+    kill(s.pid, SIGTERM);
+    finish(&s);
+    const char *seen = s.seen.data, *end = strstr(seen, "mcpplan: note: ended as asked by ");
+    cr_expect(eq(int, s.status, 0));
+    cr_assert(end != NULL && end > seen && end[-1] == '\n', "%s", mcp_printable(s.arena, seen));
+    end = strstr(end, "\nmcpplan: note: trained steps 1 to ");
+    cr_assert(end != NULL, "%s", mcp_printable(s.arena, seen));
+    cr_expect(mcp_same(strstr(end, " in all"), " in all\r\n"), "%s", end);
+    mcp_arena_free(s.arena);
+    place_leave(&at);
+}
+
+/* What is measured is told before, and how far it is while it goes on. */
+Test(watch, calibrate_says_what_is_left)
+{
+    struct session s;
+    char *argv[] = {program(),           "calibrate",
+                    "--model=tiny",      "--ranks=1",
+                    "--steps=1",         "--global-batch-size=4",
+                    "--sequence-length", "8",
+                    "--repeats=1",       NULL};
+    allow_leaks();
+    start(&s, argv);
+    const char *out = finish(&s);
+    const char *seen = s.seen.data;
+    cr_expect(mcp_starts_with(seen, "mcpplan: note: 3 runs of 1 step: 3 layouts of 4 layers of "
+                                    "tiny on 1 rank, batch 4 x 8 tokens, 1 run of each\r\n"
+                                    "\r\033[K  run 1 of 3: data 1, microbatch 4"),
+              "%s", mcp_printable(s.arena, seen));
+    if (strstr(seen, "cannot start mcpplan-exec-cpu") == NULL) { /* where it is not built */
+        cr_expect(strstr(seen, "\r\033[K  run 3 of 3: data 1, microbatch 1; about ") != NULL, "%s",
+                  mcp_printable(s.arena, seen));
+        cr_expect(strstr(seen, " left\r\033[K") != NULL, "%s", mcp_printable(s.arena, seen));
+        cr_expect(eq(int, s.status, 0));
+        cr_expect(strstr(out, "runs 3, ") != NULL, "%s", out);
+    }
     mcp_arena_free(s.arena);
 }
 
