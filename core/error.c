@@ -33,3 +33,14 @@ void mcp_error_prefix(struct mcp_error *err, const char *prefix)
     memcpy(err->text + added - 2, ": ", 2);
     err->text[added + kept] = '\0';
 }
+
+bool mcp_error_names_rank(const char *sentence)
+{
+    static const char word[] = "rank ";
+    const size_t length = strlen(word);
+    if (strncmp(sentence, word, length) != 0)
+        return false;
+    const size_t digits = strspn(sentence + length, "0123456789");
+    const char after = sentence[length + digits];
+    return digits > 0 && strchr(" ,:'", after) != NULL; /* the end too */
+}

@@ -7,6 +7,8 @@
 #ifndef MCP_CORE_ERROR_H
 #define MCP_CORE_ERROR_H
 
+#include <stdbool.h>
+
 enum mcp_status {
     MCP_OK = 0,
     MCP_CHECK_FAILED = 1, /* a threshold or a comparison did not hold */
@@ -28,6 +30,10 @@ enum mcp_status mcp_fail(struct mcp_error *err, enum mcp_status status, const ch
 
 /* Puts "prefix: " before the sentence already in `err`. */
 void mcp_error_prefix(struct mcp_error *err, const char *prefix);
+
+/* Whether a sentence begins by naming a rank, "rank 3": all that are about one rank of a run
+ * do, wherever they come from, so that it is put there once. */
+bool mcp_error_names_rank(const char *sentence);
 
 /* Returns the status to the caller unless it is MCP_OK. Safe because the arena
  * owns everything: there is no clean-up code to skip. */

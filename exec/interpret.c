@@ -384,7 +384,7 @@ static enum mcp_status where(const struct mcp_interpreter *in, enum mcp_status s
 {
     char place[160];
     const struct mcp_op *op = &in->type->blocks[in->entry->role].ops[in->key.op];
-    if (err != NULL && mcp_starts_with(err->text, "rank "))
+    if (err != NULL && mcp_error_names_rank(err->text))
         return status; /* the backend knows better, and has said where */
     snprintf(place, sizeof place, "rank %d, layer %d %s, %s", in->rank->rank, in->entry->layer,
              mcp_block_role_names[in->entry->role], mcp_functions[op->function].name);

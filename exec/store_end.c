@@ -93,7 +93,7 @@ static struct verdict find_reason(const struct mcp_store *store, enum mcp_store_
 static void tell_reason(const struct mcp_store *store, const struct verdict *own,
                         struct mcp_error *err)
 {
-    if (own->alike > 1 || store->size == 1 || mcp_starts_with(own->reason, "rank "))
+    if (own->alike > 1 || store->size == 1 || mcp_error_names_rank(own->reason))
         mcp_fail(err, MCP_RUN_FAILURE, "%s", own->reason);
     else
         mcp_fail(err, MCP_RUN_FAILURE, "rank %d: %s", mcp_store_name(store, own->rank),
