@@ -80,29 +80,21 @@ static enum mcp_status write_plan(struct mcp_context *ctx, const struct mcp_ques
 
 /* --- a run --- */
 
-static void become(const struct mcp_calibrate *calibrate, const struct files *files, char *steps)
+static void become(const struct mcp_calibrate *calibrate, const struct files *files,
+                   const char *steps)
 {
-    char self[4096], train[] = "train", data[] = "--data", count[] = "--steps",
-                     timeline[] = "--timeline", backend[] = "--backend";
-    const char *const name = mcp_train_backend_names[calibrate->backend];
+    char self[4096];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     int log = open(files->log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (length <= 0 || log < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
         return;
     self[length] = '\0';
-    char *const words[] = {self,
-                           train,
-                           (char *)(void *)(uintptr_t)files->plan,
-                           data,
-                           (char *)(void *)(uintptr_t)files->data,
-                           count,
-                           steps,
-                           backend,
-                           (char *)(void *)(uintptr_t)name,
-                           timeline,
-                           (char *)(void *)(uintptr_t)files->timeline,
-                           NULL};
-    execv(self, words);
+    const char *const words[] = {
+        self,         "train",         files->plan,
+        "--data",     files->data,     "--steps",
+        steps,        "--backend",     mcp_train_backend_names[calibrate->backend],
+        "--timeline", files->timeline, NULL};
+    execv(self, (char *const *)(const void *)words);
 }
 
 /* The last sentence that `speaker` said, unless it is a note; NULL: none. */
@@ -140,7 +132,7 @@ static const char *read_reason(struct mcp_context *ctx, enum mcp_train_backend b
 static enum mcp_status train(struct mcp_context *ctx, const struct mcp_calibrate *calibrate,
                              const struct files *files, const char *name)
 {
-    char *steps = mcp_format(ctx->arena, "%d", calibrate->steps);
+    const char *steps = mcp_format(ctx->arena, "%d", calibrate->steps);
     pid_t child = mcp_child_fork(SIGTERM);
     if (child == 0) {
         become(calibrate, files, steps);
