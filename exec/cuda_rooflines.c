@@ -189,13 +189,13 @@ static struct mcp_cuda_matrix matrix_at(const struct bench *b, enum mcp_dtype dt
 
 static enum mcp_status cast_both(const struct bench *b, struct mcp_error *err)
 {
-    const int64_t n = b->options.product_size;
+    const int64_t n = b->options.product_size, bytes = 2 * n * n;
     if (!mcp_cast_fits(n, n))
         return mcp_fail(err, MCP_USAGE,
                         "--product-size %lld: products in 8 bits are of multiples of %d",
                         (long long)n, MCP_CAST_MULTIPLE);
     for (int i = 0; i < 2; i++) {
-        const struct mcp_cuda_cast cast = {.from = {b->from + 2 * i * n * n, MCP_CUDA_BF16},
+        const struct mcp_cuda_cast cast = {.from = {b->from + i * bytes, MCP_CUDA_BF16},
                                            .rows = cast_at(b, i),
                                            .num_rows = n,
                                            .num_columns = n};
