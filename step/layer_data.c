@@ -145,6 +145,14 @@ static bool has_peers(const struct mcp_builder *b, const struct part *part)
     return mcp_group_size(b->plan, mcp_reduce_axes(part->expert)) > 1;
 }
 
+static bool is_gathered(const struct mcp_builder *b, const struct part *part)
+{
+    return b->plan->zero_stage > 0 && !part->in_rank &&
+           (has_peers(b, part) || is_sharded(b, part, 3));
+}
+
+static const struct part dense = {.expert = false}; /* what is cast is in it */
+
 /* Once a step, or as often as weights are gathered: there behind the gather on its stream, so
  * that no layer waits for another's. */
 static void cast_weights(struct mcp_builder *b, enum mcp_stream stream)
@@ -168,14 +176,12 @@ static void gather_block(struct mcp_builder *b, const struct part *parts, int co
     for (int i = 0; i < count; i++) {
         const struct part *part = &parts[i];
         struct mcp_ref weights = mcp_part_buffer(part, MCP_LAYER_WEIGHTS);
-        if (b->plan->zero_stage == 0 || part->in_rank ||
-            (!has_peers(b, part) && !is_sharded(b, part, 3)))
-            continue;
         bool sharded = is_sharded(b, part, 3);
-        emit_data(b, MCP_FN_ALL_GATHER, part,
-                  sharded ? mcp_part_buffer(part, MCP_LAYER_WEIGHT_SHARD) : weights, weights);
+        if (is_gathered(b, part))
+            emit_data(b, MCP_FN_ALL_GATHER, part,
+                      sharded ? mcp_part_buffer(part, MCP_LAYER_WEIGHT_SHARD) : weights, weights);
     }
-    if (b->plan->zero_stage > 0)
+    if (is_gathered(b, &dense))
         cast_weights(b, MCP_STREAM_DATA);
     mcp_end_block(b, MCP_GATHER);
 }
@@ -294,7 +300,7 @@ static void prologue_block(struct mcp_builder *b, const struct part *parts, int 
                         .writes = {target},
                         .dims = {rows, 1, part->parameters, part->first, part->shard_first}});
     }
-    if (mcp_casts_operands(b) && b->plan->zero_stage == 0)
+    if (!is_gathered(b, &dense))
         cast_weights(b, MCP_STREAM_COMPUTE);
     if (b->kind != NULL && b->matmul != b->activation && !mcp_casts_operands(b))
         for (int i = 0; i < count; i++)

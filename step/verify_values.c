@@ -144,11 +144,18 @@ static struct mcp_cell *lasting_cell(const struct mcp_walk *walk, struct mcp_ope
     return &walk->layers[(size_t)walk->entry->layer * stride + at.index];
 }
 
+/* Casts are of the weights as they were: each step makes them anew. */
+static bool is_cast(struct mcp_operand at)
+{
+    return at.space == MCP_SPACE_LAYER &&
+           (at.index == MCP_LAYER_CAST_WEIGHTS || at.index == MCP_LAYER_CAST_COLUMNS);
+}
+
 /* What holds a value between steps: weights and optimizer state. */
 static bool is_persistent(const struct mcp_walk *walk, struct mcp_operand at)
 {
     int kind = buffer_of(walk, at)->kind;
-    return at.space != MCP_SPACE_FRAME && !is_gathered(walk, at) &&
+    return at.space != MCP_SPACE_FRAME && !is_gathered(walk, at) && !is_cast(at) &&
            (kind == MCP_BUFFER_WEIGHT || kind == MCP_BUFFER_OPTIMIZER);
 }
 

@@ -120,34 +120,54 @@ Test(casts, products_read_what_is_contiguous_where_they_sum)
     mcp_arena_free(s.arena);
 }
 
-/* Where weights are gathered their casts follow on the same stream; without ZeRO they come first
- * of all. */
-Test(casts, weights_are_cast_behind_their_gather)
+/* Where weights are gathered their casts follow on the same stream; elsewhere they come first of
+ * all. */
+struct case_place {
+    int zero_stage, data_parallel;
+    bool gathered;
+};
+
+ParameterizedTestParameters(casts, weights)
 {
-    for (int zero = 0; zero <= 3; zero++) {
-        struct setup s;
-        struct mcp_program program;
-        setup_load(&s, "gpt2", "dgx-h100", "mcpplan-cuda");
-        s.job.precision = MCP_PRECISION_FP8;
-        s.job.sequence_length = 64;
-        s.plan.data_parallel = 2;
-        s.plan.zero_stage = zero;
-        s.plan.reshard_after_forward = zero == 3;
-        setup_finish(&s, 2, MCP_RECOMPUTE_NONE);
-        setup_program(&s, &program);
-        const struct mcp_layer_type *layer = mcp_program_layer_type(&program, 1);
-        const struct mcp_block *gather = &layer->blocks[MCP_GATHER];
-        const struct mcp_block *prologue = &layer->blocks[MCP_PROLOGUE];
-        cr_expect(eq(int, count_ops(prologue, MCP_FN_CAST_BOTH), zero == 0 ? 4 : 0), "%d", zero);
-        cr_expect(eq(int, count_ops(gather, MCP_FN_CAST_BOTH), zero == 0 ? 0 : 4), "%d", zero);
-        for (int i = 0; i < gather->num_ops; i++)
-            cr_expect(eq(int, gather->ops[i].stream, MCP_STREAM_DATA));
-        /* 12 h^2 of both ways, and four headers each */
-        const int64_t each = 12 * INT64_C(768) * 768 + 4 * MCP_CAST_HEADER_BYTES;
-        for (int i = MCP_LAYER_CAST_WEIGHTS; i <= MCP_LAYER_CAST_COLUMNS; i++)
-            cr_expect(eq(i64, layer->buffers[MCP_SPACE_LAYER][i].bytes, each));
-        mcp_arena_free(s.arena);
-    }
+    static struct case_place cases[] = {
+        {0, 1, false}, {0, 2, false}, {1, 1, false}, {1, 2, true},
+        {2, 1, false}, {2, 2, true},  {3, 1, true},  {3, 2, true},
+    };
+    return cr_make_param_array(struct case_place, cases, sizeof cases / sizeof *cases);
+}
+
+ParameterizedTest(struct case_place *c, casts, weights)
+{
+    struct setup s;
+    struct mcp_program program;
+    struct mcp_error err = {""};
+    setup_load(&s, "gpt2", "dgx-h100", "mcpplan-cuda");
+    s.job.precision = MCP_PRECISION_FP8;
+    s.job.sequence_length = 64;
+    s.plan.data_parallel = c->data_parallel;
+    s.plan.zero_stage = c->zero_stage;
+    s.plan.reshard_after_forward = c->zero_stage == 3;
+    setup_finish(&s, 2, MCP_RECOMPUTE_NONE);
+    setup_program(&s, &program);
+    const ptrdiff_t index = mcp_program_layer_type(&program, 1) - program.types;
+    struct mcp_layer_type *layer = &program.types[index];
+    struct mcp_block *gather = &layer->blocks[MCP_GATHER];
+    struct mcp_block *prologue = &layer->blocks[MCP_PROLOGUE];
+    cr_expect(eq(int, count_ops(prologue, MCP_FN_CAST_BOTH), c->gathered ? 0 : 4));
+    cr_expect(eq(int, count_ops(gather, MCP_FN_CAST_BOTH), c->gathered ? 4 : 0));
+    for (int i = 0; i < gather->num_ops; i++)
+        cr_expect(eq(int, gather->ops[i].stream, MCP_STREAM_DATA));
+    /* 12 h^2 of both ways, and four headers each */
+    const int64_t each = 12 * INT64_C(768) * 768 + 4 * MCP_CAST_HEADER_BYTES;
+    for (int i = MCP_LAYER_CAST_WEIGHTS; i <= MCP_LAYER_CAST_COLUMNS; i++)
+        cr_expect(eq(i64, layer->buffers[MCP_SPACE_LAYER][i].bytes, each));
+    /* none of them, as the last step left them */
+    struct mcp_block *casts = c->gathered ? gather : prologue;
+    casts->num_ops -= 4;
+    cr_expect(eq(int, (int)mcp_program_verify(s.arena, &program, &err), MCP_INVALID));
+    cr_expect(ne(ptr, strstr(err.text, "reads layer 'cast_weights' of layer 1 before it is"), NULL),
+              "%s", err.text);
+    mcp_arena_free(s.arena);
 }
 
 /* A change of an op, and what the check says of it. */
