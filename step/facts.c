@@ -77,7 +77,10 @@ static const char *attention_lack(const struct mcp_builder *b)
 {
     const struct mcp_layer_kind *kind = b->kind;
     int t = b->plan->tensor_parallel;
+    bool all_to_all = b->plan->context_parallel_kind == MCP_CONTEXT_ALL_TO_ALL;
+    int c = all_to_all ? b->plan->context_parallel : 1; /* who share the heads of a tensor rank */
     bool replicated = mcp_has_softmax(kind) && kind->num_kv_heads % t != 0;
+    bool split = mcp_has_softmax(kind) && kind->num_kv_heads % ((int64_t)t * c) != 0;
     const struct {
         bool is;
         const char *what;
@@ -85,6 +88,7 @@ static const char *attention_lack(const struct mcp_builder *b)
         {kind->attention != MCP_ATTENTION_GROUPED && kind->attention != MCP_ATTENTION_NONE,
          "latent or recurrent attention"},
         {replicated, "key-value heads that tensor ranks share"},
+        {split, "key-value heads that context ranks share"},
         {kind->head_dim > MCP_MAX_HEAD_DIM || kind->value_head_dim > MCP_MAX_HEAD_DIM,
          "heads wider than 256"},
         {kind->attention_sinks, "attention sinks"},
