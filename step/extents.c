@@ -9,6 +9,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#define OTHER_STACK ": plan for a stack with casts_operands, as mcpplan-cpu and mcpplan-cuda have"
+
 enum mcp_status mcp_extents_fail(const struct mcp_judged *at, const char *format, ...)
 {
     char text[384];
@@ -20,6 +22,73 @@ enum mcp_status mcp_extents_fail(const struct mcp_judged *at, const char *format
                     "layer type '%s': %s: %s: the program's sizes contradict each other",
                     at->type->name, mcp_functions[at->op->function].name, text);
 }
+
+/* The next layer's X or DX is of the layer type that the next layer has, whichever that is. */
+const struct mcp_buffer *mcp_judged_buffer(const struct mcp_judged *at, struct mcp_operand operand)
+{
+    const struct mcp_buffer *buffer = mcp_operand_buffer(at->program, at->type, operand);
+    const struct mcp_buffer *least = NULL;
+    if (operand.layer_offset == 0)
+        return buffer;
+    for (int t = 0; t < at->program->num_types; t++) {
+        const struct mcp_layer_type *type = &at->program->types[t];
+        if (operand.index >= type->num_buffers[MCP_SPACE_FRAME])
+            continue;
+        const struct mcp_buffer *other = &type->buffers[MCP_SPACE_FRAME][operand.index];
+        if (other->bytes > 0 && (least == NULL || other->bytes < least->bytes))
+            least = other;
+    }
+    return least != NULL ? least : buffer;
+}
+
+int64_t mcp_judged_elements(const struct mcp_judged *at, struct mcp_operand operand)
+{
+    const struct mcp_buffer *buffer = mcp_judged_buffer(at, operand);
+    return (int64_t)((double)buffer->capacity_bytes /
+                     mcp_dtype_bytes((enum mcp_dtype)buffer->dtype));
+}
+
+int64_t mcp_judged_part_elements(const struct mcp_judged *at, struct mcp_operand operand, int copy)
+{
+    const int part = at->op->weight;
+    const bool alone = part == MCP_NO_WEIGHT || operand.space == MCP_SPACE_FRAME ||
+                       operand.space == MCP_SPACE_BLOCK;
+    return mcp_judged_elements(at, operand) - (alone ? 0 : mcp_weight_offset(at->type, part, copy));
+}
+
+/* --- what checks share --- */
+
+enum mcp_status mcp_check_count(const struct mcp_judged *at, int reads, int writes)
+{
+    const struct mcp_op *op = at->op;
+    if (op->num_reads >= reads && op->num_writes >= writes)
+        return MCP_OK;
+    return mcp_extents_fail(at, "%d operands read and %d written, where it has %d and %d",
+                            op->num_reads, op->num_writes, reads, writes);
+}
+
+enum mcp_status mcp_check_format(const struct mcp_judged *at, struct mcp_operand operand,
+                                 int formats)
+{
+    const struct mcp_buffer *buffer = mcp_judged_buffer(at, operand);
+    if ((formats >> buffer->dtype & 1) != 0)
+        return MCP_OK;
+    const bool is_cast = buffer->dtype == MCP_F8 || buffer->dtype == MCP_F4;
+    return mcp_extents_fail(at, "'%s' is in %s, which it cannot read or write%s", buffer->name,
+                            mcp_dtype_names[buffer->dtype], is_cast ? OTHER_STACK : "");
+}
+
+enum mcp_status mcp_check_room(const struct mcp_judged *at, struct mcp_operand operand,
+                               double wanted, int64_t there)
+{
+    if (wanted <= (double)there)
+        return MCP_OK;
+    return mcp_extents_fail(at, "%.0f numbers of '%s', where its buffer has %lld", wanted,
+                            mcp_judged_buffer(at, operand)->name,
+                            (long long)mcp_max_int64(there, 0));
+}
+
+/* --- products --- */
 
 /* Operands of a product: as many as it must have, and rows and columns of each. `part`: the one
  * that lies in weights or their gradients, after the rows before its first. */
@@ -52,31 +121,16 @@ static bool find_extents(const struct mcp_op *op, struct extents *out)
     }
 }
 
-static int64_t elements_of(const struct mcp_judged *at, struct mcp_operand operand)
-{
-    const struct mcp_buffer *buffer = mcp_operand_buffer(at->program, at->type, operand);
-    return (int64_t)((double)mcp_max_int64(buffer->bytes, buffer->capacity_bytes) /
-                     mcp_dtype_bytes((enum mcp_dtype)buffer->dtype));
-}
-
-/* Elements behind the start of the op's part: one in a frame or in scratch lies alone. */
-static int64_t elements_of_part(const struct mcp_judged *at, struct mcp_operand operand)
-{
-    const int part = at->op->weight;
-    const bool alone = part == MCP_NO_WEIGHT || operand.space == MCP_SPACE_FRAME ||
-                       operand.space == MCP_SPACE_BLOCK;
-    return elements_of(at, operand) - (alone ? 0 : mcp_weight_offset(at->type, part, 0));
-}
-
 /* In double, as products of dimensions may be too large for anything else. */
 static enum mcp_status check_one(const struct mcp_judged *at, struct mcp_operand operand,
                                  int64_t there, const int64_t shape[2])
 {
+    MCP_TRY(mcp_check_format(at, operand, MCP_FORMAT_NUMBERS));
     if ((double)shape[0] * (double)shape[1] <= (double)there)
         return MCP_OK;
     return mcp_extents_fail(at, "%lld x %lld numbers of '%s', where its buffer has %lld",
                             (long long)shape[0], (long long)shape[1],
-                            mcp_operand_buffer(at->program, at->type, operand)->name,
+                            mcp_judged_buffer(at, operand)->name,
                             (long long)mcp_max_int64(there, 0));
 }
 
@@ -85,11 +139,8 @@ static enum mcp_status check_is_cast(const struct mcp_judged *at, struct mcp_ope
     const struct mcp_buffer *buffer = mcp_operand_buffer(at->program, at->type, operand);
     if (buffer->dtype == at->op->dtype)
         return MCP_OK;
-    return mcp_extents_fail(
-        at,
-        "reads '%s' in %s, which no op has cast: plan for a stack with casts_operands, as "
-        "mcpplan-cpu and mcpplan-cuda have",
-        buffer->name, mcp_dtype_names[buffer->dtype]);
+    return mcp_extents_fail(at, "reads '%s' in %s, which no op has cast" OTHER_STACK, buffer->name,
+                            mcp_dtype_names[buffer->dtype]);
 }
 
 /* The matrix is a cast behind `offset` bytes of its buffer. */
@@ -139,8 +190,8 @@ static enum mcp_status check_reads(const struct mcp_judged *at, const struct ext
 {
     for (int i = 0; i < e->num_reads; i++)
         MCP_TRY(check_one(at, at->op->reads[i],
-                          i == e->part ? elements_of_part(at, at->op->reads[i])
-                                       : elements_of(at, at->op->reads[i]),
+                          i == e->part ? mcp_judged_part_elements(at, at->op->reads[i], 0)
+                                       : mcp_judged_elements(at, at->op->reads[i]),
                           e->reads[i]));
     return MCP_OK;
 }
@@ -150,17 +201,15 @@ static enum mcp_status check_bias(const struct mcp_judged *at)
     const struct mcp_op *op = at->op;
     if (!mcp_op_has_epilogue(op) || op->dims[5] == 0)
         return MCP_OK;
-    const int64_t there =
-        elements_of(at, op->reads[1]) - mcp_weight_offset(at->type, (int)op->dims[5] - 1, 0);
+    const int64_t there = mcp_judged_elements(at, op->reads[1]) -
+                          mcp_weight_offset(at->type, (int)op->dims[5] - 1, 0);
     return check_one(at, op->reads[1], there, (const int64_t[]){op->dims[4] + op->dims[1], 1});
 }
 
 static enum mcp_status check_product(const struct mcp_judged *at, struct extents e)
 {
     const struct mcp_op *op = at->op;
-    if (op->num_reads < e.num_reads || op->num_writes < e.num_writes)
-        return mcp_extents_fail(at, "%d operands read and %d written, where it has %d and %d",
-                                op->num_reads, op->num_writes, e.num_reads, e.num_writes);
+    MCP_TRY(mcp_check_count(at, e.num_reads, e.num_writes));
     if (mcp_op_reads_casts(op))
         MCP_TRY(check_cast_reads(at, &e));
     if (e.part < 0)
@@ -171,50 +220,10 @@ static enum mcp_status check_product(const struct mcp_judged *at, struct extents
         MCP_TRY(check_reads(at, &e));
     for (int i = 0; i < e.num_writes; i++)
         MCP_TRY(check_one(at, op->writes[i],
-                          e.part < 0 && i == 0 ? elements_of_part(at, op->writes[i])
-                                               : elements_of(at, op->writes[i]),
+                          e.part < 0 && i == 0 ? mcp_judged_part_elements(at, op->writes[i], 0)
+                                               : mcp_judged_elements(at, op->writes[i]),
                           e.writes[i]));
     return check_bias(at);
-}
-
-/* Rows and columns are elements of some operand. Rows of experts are expected, not found. */
-static bool has_rows(const struct mcp_judged *at)
-{
-    switch (at->op->function) {
-    case MCP_FN_NORM_FORWARD:
-    case MCP_FN_NORM_BACKWARD:
-    case MCP_FN_BIAS_FORWARD:
-    case MCP_FN_BIAS_BACKWARD:
-    case MCP_FN_RESIDUAL_FORWARD:
-    case MCP_FN_RESIDUAL_BACKWARD:
-    case MCP_FN_GELU_FORWARD:
-    case MCP_FN_GELU_BACKWARD:
-    case MCP_FN_SWIGLU_FORWARD:
-    case MCP_FN_SWIGLU_BACKWARD:
-    case MCP_FN_EMBEDDING_FORWARD:
-    case MCP_FN_EMBEDDING_BACKWARD:
-    case MCP_FN_ZERO:
-    case MCP_FN_SUM_SQUARES:
-    case MCP_FN_ADAM:
-        return mcp_op_expert_sizes(at->program, at->type, at->op) < 0;
-    default:
-        return false;
-    }
-}
-
-static enum mcp_status check_rows(const struct mcp_judged *at)
-{
-    const int64_t *d = at->op->dims;
-    int64_t largest = 0;
-    for (int i = 0; i < at->op->num_reads; i++)
-        largest = mcp_max_int64(largest, elements_of(at, at->op->reads[i]));
-    for (int i = 0; i < at->op->num_writes; i++)
-        largest = mcp_max_int64(largest, elements_of(at, at->op->writes[i]));
-    if ((double)d[0] * (double)d[1] <= (double)largest)
-        return MCP_OK;
-    return mcp_extents_fail(
-        at, "%lld rows of %lld numbers, where none of its buffers has more than %lld",
-        (long long)d[0], (long long)d[1], (long long)largest);
 }
 
 /* What is cast lies as weights do, or alone. */
@@ -223,25 +232,42 @@ static enum mcp_status check_casting(const struct mcp_judged *at)
     const struct mcp_op *op = at->op;
     const int part = op->weight, writes = op->function == MCP_FN_CAST_BOTH ? 2 : 1;
     const int64_t offset = part == MCP_NO_WEIGHT ? 0 : mcp_cast_weight_offset(at->type, part);
-    if (op->num_reads < 1 || op->num_writes < writes)
-        return mcp_extents_fail(at, "%d operands read and %d written, where it has 1 and %d",
-                                op->num_reads, op->num_writes, writes);
-    MCP_TRY(check_one(at, op->reads[0], elements_of_part(at, op->reads[0]), op->dims));
+    MCP_TRY(mcp_check_count(at, 1, writes));
+    MCP_TRY(check_one(at, op->reads[0], mcp_judged_part_elements(at, op->reads[0], 0), op->dims));
     for (int i = 0; i < writes; i++)
         MCP_TRY(check_cast(at, op->writes[i], offset, op->dims));
+    return MCP_OK;
+}
+
+/* No kernel is there to loop over many rows of nothing. Flat buffers can be empty. */
+static enum mcp_status check_least_dims(const struct mcp_judged *at)
+{
+    const int code = mcp_functions[at->op->function].code;
+    const bool flat = (at->op->function >= MCP_FN_ZERO && at->op->function <= MCP_FN_ADAM_FROZEN) ||
+                      at->op->function == MCP_FN_SUM_SQUARES;
+    const int count = code == MCP_MATMUL                                    ? 3
+                      : (code == MCP_MAP || code == MCP_REDUCTION) && !flat ? 2
+                                                                            : 0;
+    for (int i = 0; i < count; i++)
+        if (at->op->dims[i] < 1)
+            return mcp_extents_fail(at, "dimension %d is 0", i);
     return MCP_OK;
 }
 
 static enum mcp_status check_op(const struct mcp_judged *at)
 {
     struct extents e;
+    MCP_TRY(check_least_dims(at));
+    MCP_TRY(mcp_check_op_facts(at));
     if (at->op->function >= MCP_FN_CAST_ROWS && at->op->function <= MCP_FN_CAST_BOTH)
         return check_casting(at);
     if (mcp_op_is_transfer(at->op))
-        return mcp_check_transfer(at);
+        MCP_TRY(mcp_check_transfer(at));
     if (find_extents(at->op, &e))
         return check_product(at, e);
-    return has_rows(at) ? check_rows(at) : MCP_OK;
+    MCP_TRY(mcp_check_experts(at));
+    MCP_TRY(mcp_check_operands(at));
+    return mcp_check_shape(at);
 }
 
 /* [types][roles]: does an entry run the block? Layers at an end have some that nobody runs, of
@@ -257,16 +283,26 @@ static bool *run_blocks(struct mcp_arena *scratch, const struct mcp_program *pro
     return runs;
 }
 
-static enum mcp_status check_type(const struct mcp_program *program, int t, const bool *runs,
+static enum mcp_status check_block(const struct mcp_program *program,
+                                   const struct mcp_layer_type *type, const struct mcp_block *block,
+                                   struct mcp_error *err)
+{
+    for (int i = 0; i < block->num_ops; i++) {
+        const struct mcp_judged at = {program, type, &block->ops[i], err};
+        MCP_TRY(check_op(&at));
+    }
+    return MCP_OK;
+}
+
+/* runs: [roles] of the type */
+static enum mcp_status check_type(const struct mcp_program *program,
+                                  const struct mcp_layer_type *type, const bool *runs,
                                   struct mcp_error *err)
 {
-    for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++) {
-        const struct mcp_block *block = &program->types[t].blocks[role];
-        for (int i = 0; i < block->num_ops && runs[role]; i++) {
-            const struct mcp_judged at = {program, &program->types[t], &block->ops[i], err};
-            MCP_TRY(check_op(&at));
-        }
-    }
+    MCP_TRY(mcp_check_type_facts(program, type, err));
+    for (int role = 0; role < MCP_NUM_BLOCK_ROLES; role++)
+        if (runs[role])
+            MCP_TRY(check_block(program, type, &type->blocks[role], err));
     return MCP_OK;
 }
 
@@ -275,8 +311,8 @@ enum mcp_status mcp_program_check_extents(const struct mcp_program *program, str
     struct mcp_arena *scratch = mcp_arena_new();
     const bool *runs = run_blocks(scratch, program);
     enum mcp_status status = MCP_OK;
-    for (int t = 0; t < program->num_types && status == MCP_OK; t++)
-        status = check_type(program, t, &runs[t * MCP_NUM_BLOCK_ROLES], err);
+    for (int t = 0; t < program->num_types && status == MCP_OK; t++, runs += MCP_NUM_BLOCK_ROLES)
+        status = check_type(program, &program->types[t], runs, err);
     mcp_arena_free(scratch);
     return status;
 }

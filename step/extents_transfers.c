@@ -4,27 +4,11 @@
 #include "core/mesh.h"
 #include "core/minmax.h"
 
-/* The next layer's X or DX is of the layer type that this one's next layer has, whichever that is. */
-static const struct mcp_buffer *buffer_of(const struct mcp_judged *at, struct mcp_operand operand)
-{
-    const struct mcp_buffer *buffer = mcp_operand_buffer(at->program, at->type, operand);
-    const struct mcp_buffer *least = NULL;
-    if (operand.layer_offset == 0)
-        return buffer;
-    for (int t = 0; t < at->program->num_types; t++) {
-        const struct mcp_buffer *other =
-            &at->program->types[t].buffers[MCP_SPACE_FRAME][operand.index];
-        if (other->bytes > 0 && (least == NULL || other->bytes < least->bytes))
-            least = other;
-    }
-    return least != NULL ? least : buffer;
-}
-
 /* Elements [first, first + count) of an operand; in double, as their sum may be too large. */
 static enum mcp_status check_range(const struct mcp_judged *at, struct mcp_operand operand,
                                    int64_t first, int64_t count)
 {
-    const struct mcp_buffer *buffer = buffer_of(at, operand);
+    const struct mcp_buffer *buffer = mcp_judged_buffer(at, operand);
     const double each = mcp_dtype_bytes((enum mcp_dtype)at->op->dtype);
     if (((double)first + (double)count) * each <= (double)buffer->capacity_bytes)
         return MCP_OK;
@@ -54,7 +38,7 @@ static enum mcp_status check_shards(const struct mcp_judged *at, struct mcp_oper
 /* The whole buffer, or each tensor rank's share of it. */
 static enum mcp_status check_message(const struct mcp_judged *at, struct mcp_operand operand)
 {
-    const struct mcp_buffer *buffer = buffer_of(at, operand);
+    const struct mcp_buffer *buffer = mcp_judged_buffer(at, operand);
     const double each = mcp_dtype_bytes((enum mcp_dtype)at->op->dtype);
     const int64_t n = at->op->dims[0], ranks = at->program->plan.tensor_parallel;
     const bool whole = (double)n * each >= (double)buffer->bytes;
@@ -67,20 +51,11 @@ static enum mcp_status check_both(const struct mcp_judged *at, int64_t first, in
     return check_range(at, at->op->writes[0], first, count);
 }
 
-static enum mcp_status check_operands(const struct mcp_judged *at, int reads, int writes)
-{
-    const struct mcp_op *op = at->op;
-    if (op->num_reads >= reads && op->num_writes >= writes)
-        return MCP_OK;
-    return mcp_extents_fail(at, "%d operands read and %d written, where it has %d and %d",
-                            op->num_reads, op->num_writes, reads, writes);
-}
-
 enum mcp_status mcp_check_transfer(const struct mcp_judged *at)
 {
     const struct mcp_op *op = at->op;
     const int64_t *d = op->dims;
-    MCP_TRY(check_operands(at, op->function != MCP_FN_RECEIVE, op->function != MCP_FN_SEND));
+    MCP_TRY(mcp_check_count(at, op->function != MCP_FN_RECEIVE, op->function != MCP_FN_SEND));
     switch (op->function) {
     case MCP_FN_ALL_REDUCE:
     case MCP_FN_ALL_REDUCE_MAX:
@@ -91,7 +66,6 @@ enum mcp_status mcp_check_transfer(const struct mcp_judged *at)
         return check_shards(at, op->writes[0], op->reads[0]);
     case MCP_FN_ALL_TO_ALL:
     case MCP_FN_SHIFT:
-        return check_both(at, 0, d[0]);
     case MCP_FN_ALL_TO_ALL_V: /* rows that are expected: those that come have room, or fail */
         return check_both(at, 0, d[0]);
     case MCP_FN_SEND:

@@ -1,5 +1,5 @@
-/* tests/cli/test_extents.c: programs that executors refuse: products that were given other sizes by
- * hand than their buffers have, and ops without a kernel. */
+/* tests/cli/test_extents.c: programs that executors refuse: ops that were given other sizes by hand
+ * than their buffers have, and ops without a kernel. */
 #include "core/text.h"
 #include "tests/cli/place.h"
 
@@ -85,9 +85,9 @@ ParameterizedTestParameters(extents, edits)
         {"a gradient of activations", "/\"matmul_nn\".*d_active/s/32, 96, 48/32, 960, 4/",
          "matmul_nn: 32 x 960 numbers of 'd_active', where its buffer has 3072"},
         {"more columns than any buffer has", "/\"norm_forward\"/s/32, 48/32, 100000/",
-         "norm_forward: 32 rows of 100000 numbers, where none of its buffers has more than "},
+         "norm_forward: 32 rows of 100000 numbers of 'x', which has room for rows of 48"},
         {"more zeros than there is room for", "/\"zero\", \"compute/s/, 1, /, 2147483647, /",
-         "zero: 3072 rows of 2147483647 numbers, where none of its buffers has more than "},
+         "zero: 6597069763584 numbers of 'gradients', where its buffer has 3072"},
         {"a gradient of weights", "/\"matmul_tn_acc.*\"down\"/s/48, 96, 32/48, 96, 3200/",
          "matmul_tn_accumulate: 3200 x 48 numbers of 'd_branch', where its buffer has 1536"},
     };
