@@ -1,15 +1,14 @@
 /* tests/step/test_one_bit.c: 1-bit Adam: bytes to the number, both phases sound, one memory. */
-#include "tests/step/play.h"
-#include "tests/step/random_plan.h"
 #include "tests/step/setup.h"
+#include "tests/step/sound.h"
 
 #include "core/mesh.h"
 #include "step/build.h"
+#include "step/estimate.h"
 #include "step/verify.h"
 
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
-#include <math.h>
 #include <string.h>
 
 static void one_bit(struct mcp_job *job, enum mcp_phase phase)
@@ -226,25 +225,13 @@ Test(one_bit, both_phases_are_sound_and_play_as_priced)
         struct random_plan *drawn = MCP_NEW(arena, struct random_plan);
         int64_t peak_bytes[MCP_NUM_PHASES] = {0};
         bool is_legal = draw(arena, seed, drawn);
-        const char *says = random_plan_describe(arena, drawn);
         for (int phase = 0; is_legal && phase < MCP_NUM_PHASES; phase++) {
             struct mcp_program program;
-            struct mcp_error err = {""};
-            struct play_result *played = MCP_NEW(arena, struct play_result);
-            struct mcp_prediction *priced = MCP_NEW(arena, struct mcp_prediction);
             drawn->job.phase = (enum mcp_phase)phase;
-            mcp_program_build(arena, &drawn->question, &drawn->plan, &program);
-            cr_expect(eq(int, (int)mcp_program_verify(arena, &program, &err), 0), "%s: %s", says,
-                      err.text);
-            play_program(arena, &drawn->question, &program, played);
-            mcp_estimate(mcp_pricer_new(arena, &drawn->question), &drawn->plan, priced);
-            cr_expect(eq(i64, (int64_t)llround(priced->iteration_s * 1e9), played->step_ns), "%s",
-                      says);
-            cr_expect(eq(i64, priced->peak_memory_bytes, played->peak_memory_bytes), "%s", says);
-            peak_bytes[phase] = priced->peak_memory_bytes;
+            peak_bytes[phase] = sound_program(arena, drawn, &program);
             legal++;
         }
-        cr_expect(eq(i64, peak_bytes[0], peak_bytes[1]), "%s", says);
+        cr_expect(eq(i64, peak_bytes[0], peak_bytes[1]), "%s", random_plan_describe(arena, drawn));
         mcp_arena_free(arena);
     }
     cr_expect(ge(int, legal, NUM_PLANS));
