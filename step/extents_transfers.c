@@ -23,6 +23,24 @@ static bool is_in_place(const struct mcp_op *op)
            op->reads[0].layer_offset == op->writes[0].layer_offset;
 }
 
+/* What is added up on the way is added up as it lies. */
+static enum mcp_status check_sum(const struct mcp_judged *at)
+{
+    const struct mcp_op *op = at->op;
+    const struct mcp_operand operands[] = {op->reads[0], op->writes[0]};
+    for (int i = 0; i < 2; i++) {
+        const struct mcp_buffer *buffer = mcp_judged_buffer(at, operands[i]);
+        if (buffer->dtype != op->dtype)
+            return mcp_extents_fail(at,
+                                    "adds up numbers of %s in '%s', which holds %s: gradients "
+                                    "travel as they are held, so plan for a stack whose "
+                                    "gradient_reduce_bytes fit its gradient_bytes",
+                                    mcp_dtype_names[op->dtype], buffer->name,
+                                    mcp_dtype_names[buffer->dtype]);
+    }
+    return MCP_OK;
+}
+
 /* From the whole to shards, or back: the last shard may be short, its buffer is not. */
 static enum mcp_status check_shards(const struct mcp_judged *at, struct mcp_operand whole,
                                     struct mcp_operand shard)
@@ -56,6 +74,8 @@ enum mcp_status mcp_check_transfer(const struct mcp_judged *at)
     const struct mcp_op *op = at->op;
     const int64_t *d = op->dims;
     MCP_TRY(mcp_check_count(at, op->function != MCP_FN_RECEIVE, op->function != MCP_FN_SEND));
+    if (op->function == MCP_FN_ALL_REDUCE || op->function == MCP_FN_REDUCE_SCATTER)
+        MCP_TRY(check_sum(at));
     switch (op->function) {
     case MCP_FN_ALL_REDUCE:
     case MCP_FN_ALL_REDUCE_MAX:

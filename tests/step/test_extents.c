@@ -245,3 +245,46 @@ Test(extents, operands_are_all_there)
                    "operands");
     mcp_arena_free(s.arena);
 }
+
+/* --- transfers --- */
+
+struct case_sum {
+    double held, sent; /* bytes of a gradient */
+    int zero_stage;
+    char says[80]; /* "": nothing */
+};
+
+ParameterizedTestParameters(extents, sums)
+{
+    static struct case_sum cases[] = {
+        {4, 4, 0, ""},
+        {2, 2, 2, ""},
+        {6, 4, 1, ""},
+        {4, 2, 0, "all_reduce: adds up numbers of bf16 in 'gradients', which holds f32"},
+        {6, 2, 2, "reduce_scatter: adds up numbers of bf16 in 'gradients', which holds f32"},
+        {2, 4, 0, "all_reduce: adds up numbers of f32 in 'gradients', which holds bf16"},
+    };
+    return cr_make_param_array(struct case_sum, cases, MCP_COUNT_OF(cases));
+}
+
+/* Bits of other numbers would be added up where a stack sends gradients otherwise than it holds
+ * them: it is priced, and not trained. */
+ParameterizedTest(struct case_sum *c, extents, sums)
+{
+    struct setup s;
+    struct mcp_program program;
+    setup_load(&s, "tests/exec/models/llama-tiny.json", "dgx-h100", "megatron-core");
+    s.stack.gradient_bytes = c->held;
+    s.stack.gradient_reduce_bytes = c->sent;
+    s.job.sequence_length = 16;
+    s.job.attention = "flash2";
+    s.plan.data_parallel = 2;
+    s.plan.zero_stage = c->zero_stage;
+    setup_finish(&s, 1, MCP_RECOMPUTE_NONE);
+    setup_program(&s, &program);
+    if (*c->says == '\0')
+        expect_taken(&program);
+    else
+        expect_refused(&program, c->says, c->says);
+    mcp_arena_free(s.arena);
+}
