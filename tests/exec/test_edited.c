@@ -222,13 +222,14 @@ static bool is_taken(struct mcp_arena *arena, struct mcp_program *program)
            mcp_program_check_extents(program, &err) == MCP_OK;
 }
 
-/* Has it run? */
+/* Has it run? Each program has changes of its own. */
 static bool try_edit(struct mcp_backend *backend, const struct mcp_program *program, uint64_t edit)
 {
     struct mcp_arena *arena = mcp_arena_new();
     struct mcp_program edited;
     struct mcp_error err = {""};
-    uint64_t state = edit;
+    uint64_t state = edit + ((uint64_t)program->types[1].facts.hidden_size << 32) +
+                     ((uint64_t)program->types[2].blocks[MCP_FORWARD].num_ops << 40);
     cr_assert(mcp_program_from_json(arena, mcp_program_to_json(arena, program), &edited, &err) ==
                   MCP_OK,
               "%s", err.text);
