@@ -5,6 +5,7 @@
 
 #include "core/units.h"
 #include "reports/bars.h"
+#include "step/casts.h"
 
 #include <math.h>
 #include <string.h>
@@ -290,6 +291,13 @@ static void write_assumptions(struct mcp_text *out, const struct mcp_style *styl
     mcp_plan_point(out, style,
                    mcp_format(arena, "stack %s: %s", mcp_printable(arena, stack->name),
                               mcp_printable(arena, stack->source)));
+    if (stack->casts_operands && view->question->job->precision == MCP_PRECISION_FP8)
+        mcp_plan_point(
+            out, style,
+            mcp_format(arena,
+                       "multiplied in 8 bits: %.0f %% of the products' FLOPs; in 16 those of "
+                       "experts, router and head, and of sizes that are no multiple of %d",
+                       100 * mcp_cast_flops_frac(view->question, &view->plan), MCP_CAST_MULTIPLE));
     mcp_plan_point(
         out, style,
         "modelled: kernels by roofline, launches, collectives by tier, the exact pipeline "

@@ -33,6 +33,11 @@ static inline int64_t mcp_cast_bytes(int64_t rows, int64_t columns)
 bool mcp_op_reads_casts(const struct mcp_op *op);
 bool mcp_op_reads_gradients(const struct mcp_op *op, int read);
 
+/* Of the FLOPs of one forward's products the share that is multiplied in 8 bits; 0 where a layer
+ * has none. The plan must be legal. */
+struct mcp_question;
+double mcp_cast_flops_frac(const struct mcp_question *question, const struct mcp_plan *plan);
+
 /* Where a part's cast begins in MCP_LAYER_CAST_WEIGHTS, and in MCP_LAYER_CAST_COLUMNS; of part
  * num_weights: the bytes of either. */
 int64_t mcp_cast_weight_offset(const struct mcp_layer_type *type, int part);

@@ -241,6 +241,24 @@ Test(casts, a_product_of_what_nobody_cast_is_refused)
     mcp_arena_free(s.arena);
 }
 
+/* Of 12 layers of 12 h^2 and a head of the padded vocabulary; of nothing, where tokens are no
+ * multiple of 16. */
+Test(casts, share_of_what_is_multiplied)
+{
+    const double layers = 12.0 * 12 * 768 * 768, head = 50304.0 * 768;
+    for (int sequence_length = 40; sequence_length <= 64; sequence_length += 24) {
+        struct setup s;
+        setup_load(&s, "gpt2", "dgx-h100", "mcpplan-cuda");
+        s.job.precision = MCP_PRECISION_FP8;
+        s.job.sequence_length = sequence_length;
+        setup_finish(&s, 1, MCP_RECOMPUTE_NONE);
+        const double frac = mcp_cast_flops_frac(&s.question, &s.plan);
+        const double want = sequence_length == 64 ? layers / (layers + head) : 0;
+        cr_expect(fabs(frac - want) < 1e-12, "%g, not %g", frac, want);
+        mcp_arena_free(s.arena);
+    }
+}
+
 enum { NUM_PLANS = 80 };
 
 static void draw(struct mcp_arena *arena, int seed, struct random_plan *drawn)
