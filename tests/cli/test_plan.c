@@ -101,6 +101,11 @@ ParameterizedTestParameters(plan, says)
          "--microbatch-size 1 --zero-stage 0 --recompute full",
          0,
          {"does not fit:", "GiB too much", "Where the time goes"}},
+        {"sizes that 8 bits do not have",
+         "--model gpt2 --cluster dgx-h100 --gpus 1 --stack mcpplan-cuda --precision fp8 "
+         "--global-batch-size 1 --sequence-length 1000",
+         0,
+         {"multiplied in 8 bits: 0 % of the products' FLOPs", "no multiple of 16"}},
         {"the article's rule of thumb",
          "--model article-34b --cluster dgx-a100:8 --global-batch-size 1024 --method rule",
          6,
