@@ -3,6 +3,7 @@
 
 #include "core/minmax.h"
 #include "core/text.h"
+#include "step/batch.h"
 #include "step/extents.h"
 
 #include <assert.h>
@@ -139,10 +140,27 @@ static bool is_same_place(struct mcp_place a, struct mcp_place b)
     return a.offset == b.offset && a.bytes == b.bytes;
 }
 
+/* A rank has the sequences of the first program's batch, and no others. */
+static enum mcp_status check_batch(const struct mcp_program *first, const struct mcp_program *other,
+                                   struct mcp_error *err)
+{
+    const long long own[] = {first->num_microbatches, mcp_microbatch_sequences(first),
+                             mcp_sequence_tokens(first)};
+    const long long its[] = {other->num_microbatches, mcp_microbatch_sequences(other),
+                             mcp_sequence_tokens(other)};
+    if (memcmp(own, its, sizeof own) == 0)
+        return MCP_OK;
+    return mcp_fail(err, MCP_INVALID,
+                    "the program to turn to has %lld microbatches of %lld x %lld tokens, the one "
+                    "to begin with %lld of %lld x %lld: both must be of one plan and job",
+                    its[0], its[1], its[2], own[0], own[1], own[2]);
+}
+
 /* What lasts must lie where the other program looks for it. */
 static enum mcp_status check_other(const struct mine *first, const struct mine *other,
                                    struct mcp_error *err)
 {
+    MCP_TRY(check_batch(first->program, other->program, err));
     const int layers = first->program->num_layers;
     bool same = other->program->num_layers == layers &&
                 mcp_mesh_is_same(&first->program->plan, &other->program->plan);
