@@ -4,6 +4,7 @@
 #include "cli/plan_view.h"
 
 #include "core/json.h"
+#include "step/casts.h"
 
 static void put_refusals(const struct mcp_refusals *refusals, struct mcp_json *list)
 {
@@ -249,6 +250,14 @@ static void put_explanations(struct mcp_arena *arena, const struct mcp_plan_view
     }
 }
 
+static void put_predicted(const struct mcp_plan_view *view, struct mcp_json *object)
+{
+    const struct mcp_question *question = view->question;
+    mcp_prediction_to_json(view->prediction, object);
+    if (question->stack->casts_operands && question->job->precision == MCP_PRECISION_FP8)
+        mcp_json_set_double(object, "cast_flops_frac", mcp_cast_flops_frac(question, &view->plan));
+}
+
 struct mcp_json *mcp_plan_view_json(struct mcp_arena *arena, const struct mcp_plan_view *view)
 {
     const struct mcp_question *question = view->question;
@@ -261,7 +270,7 @@ struct mcp_json *mcp_plan_view_json(struct mcp_arena *arena, const struct mcp_pl
     if (view->has_plan)
         mcp_plan_to_json(&view->plan, json);
     if (view->priced)
-        mcp_prediction_to_json(view->prediction, mcp_json_set_object(json, "predicted"));
+        put_predicted(view, mcp_json_set_object(json, "predicted"));
     else
         mcp_json_set_null(json, "predicted");
     put_refusals(&view->refusals, mcp_json_set_array(json, "refusals"));

@@ -471,3 +471,29 @@ Test(plan, refusals_in_json)
     cr_expect(not(mcp_json_has(json, "predicted")));
     mcp_arena_free(arena);
 }
+
+/* How much of it is in 8 bits, for machines too; of other plans nothing. */
+Test(plan, json_tells_the_share_of_8_bits)
+{
+    static const char *const precisions[] = {"fp8", "bf16"};
+    for (int i = 0; i < 2; i++) {
+        struct mcp_arena *arena = mcp_arena_new();
+        struct mcp_error err;
+        int status;
+        double frac = 0;
+        struct mcp_json *json =
+            parse(arena, plan(arena,
+                              mcp_format(arena,
+                                         "--model gpt2 --cluster dgx-h100 --gpus 2 --stack "
+                                         "mcpplan-cuda --global-batch-size 8 --json --precision %s",
+                                         precisions[i]),
+                              false, &status));
+        struct mcp_json *predicted = member(json, "predicted");
+        cr_expect(eq(int, status, 0));
+        cr_assert(eq(int, mcp_json_has(predicted, "cast_flops_frac"), i == 0));
+        if (i == 0)
+            cr_assert(mcp_json_double(predicted, "cast_flops_frac", &frac, &err) == MCP_OK);
+        cr_expect(eq(int, frac > 0.6 && frac < 0.8, i == 0), "%g", frac);
+        mcp_arena_free(arena);
+    }
+}
