@@ -134,6 +134,8 @@ if "$mcpplan" plan --gpus 1 -o "$out/eight.json" --model "$small_model" --cluste
     --sequence-length "$small_tokens" > "$out/eight.txt" 2> "$out/eight.txt.err"; then
     eight=yes
     losses eight "$eight_apart"
+elif ! grep -q 'no known rate in precision fp8' "$out/eight.txt.err" "$out/eight.txt"; then
+    fail losses "$(tail -n 1 "$out/eight.txt.err")"
 fi
 
 # What ops take here, and a plan by that, of microbatches that were measured; and the same plan by

@@ -74,7 +74,7 @@ Test(gpu_check, all_parts_run_on_a_fake)
 static const char scripts[] =
     "cat > @/mcpplan << 'END'\n"
     "#!/bin/sh\n"
-    "case \"${0##*/} $*\" in *$BREAK*) echo before >&2; echo \"why: $1\" >&2; exit 7; esac\n"
+    "case \"${0##*/} $*\" in *$BREAK*) echo before >&2; echo \"why: $1$WHY\" >&2; exit 7; esac\n"
     "while [ $# -gt 0 ]; do\n"
     "    [ $1 = --backend ] && [ $2 = cuda ] && LOSS=$CUDA_LOSS\n"
     "    [ $1 = --metrics ] && echo \"{\\\"loss\\\": $LOSS}\" > $2\n"
@@ -125,8 +125,11 @@ ParameterizedTestParameters(gpu_check, ends)
          "gpu-check: rooflines has failed: why: --rooflines"},
         {"no training", "BREAK='large.json --backend' CUDA_LOSS=2", 1,
          "gpu-check: training has failed: why: train"},
-        {"no products in 8 bits", "BREAK=fp8 CUDA_LOSS=2", 0,
-         "  in 8 bits                                            -           why: plan"},
+        {"no products in 8 bits",
+         "BREAK=fp8 CUDA_LOSS=2 WHY=', with no known rate in precision fp8'", 0,
+         "  in 8 bits                                            -           why: plan, with no"},
+        {"another reason for none in 8 bits", "BREAK=fp8 CUDA_LOSS=2", 1,
+         "gpu-check: losses has failed: why: plan"},
         {"losses in 8 bits apart", "BREAK=nothing CUDA_LOSS=2.03 GPU_CHECK_APART=1", 1,
          "lie 1.5e-02 apart, and may 1e-2"},
         {"a limit of 8 bits that is none", "BREAK=nothing CUDA_LOSS=2 GPU_CHECK_EIGHT=x", 2,
