@@ -10,11 +10,16 @@
 #include <math.h>
 #include <string.h>
 
-static struct mcp_layer_type layer_of(struct setup *s, const char *model, int64_t sequence_length)
+static void load(struct setup *s, const char *model, const char *stack, int64_t sequence_length)
 {
-    setup_load(s, model, "dgx-h100", "mcpplan-cuda");
+    setup_load(s, model, "dgx-h100", stack);
     s->job.precision = MCP_PRECISION_FP8;
     s->job.sequence_length = sequence_length;
+}
+
+static struct mcp_layer_type layer_of(struct setup *s, const char *model, int64_t sequence_length)
+{
+    load(s, model, "mcpplan-cuda", sequence_length);
     return setup_layer(s, 0, MCP_RECOMPUTE_NONE);
 }
 
@@ -140,9 +145,7 @@ ParameterizedTest(struct case_place *c, casts, weights)
     struct setup s;
     struct mcp_program program;
     struct mcp_error err = {""};
-    setup_load(&s, "gpt2", "dgx-h100", "mcpplan-cuda");
-    s.job.precision = MCP_PRECISION_FP8;
-    s.job.sequence_length = 64;
+    load(&s, "gpt2", "mcpplan-cuda", 64);
     s.plan.data_parallel = c->data_parallel;
     s.plan.zero_stage = c->zero_stage;
     s.plan.reshard_after_forward = c->zero_stage == 3;
@@ -209,9 +212,7 @@ ParameterizedTest(struct case_edit *c, casts, edits)
     struct setup s;
     struct mcp_program program;
     struct mcp_error err = {""};
-    setup_load(&s, "gpt2", "dgx-h100", "mcpplan-cuda");
-    s.job.precision = MCP_PRECISION_FP8;
-    s.job.sequence_length = 64;
+    load(&s, "gpt2", "mcpplan-cuda", 64);
     setup_finish(&s, 1, MCP_RECOMPUTE_NONE);
     setup_program(&s, &program);
     cr_assert(eq(int, (int)mcp_program_check_extents(&program, &err), MCP_OK), "%s", err.text);
@@ -229,10 +230,8 @@ Test(casts, a_product_of_what_nobody_cast_is_refused)
     struct setup s;
     struct mcp_program program;
     struct mcp_error err = {""};
-    setup_load(&s, "gpt2", "dgx-h100", "megatron-core");
+    load(&s, "gpt2", "megatron-core", 64);
     s.stack.fused_casts = true;
-    s.job.precision = MCP_PRECISION_FP8;
-    s.job.sequence_length = 64;
     setup_finish(&s, 1, MCP_RECOMPUTE_NONE);
     setup_program(&s, &program);
     cr_expect(eq(int, (int)mcp_program_check_extents(&program, &err), MCP_INVALID));
@@ -248,9 +247,7 @@ Test(casts, share_of_what_is_multiplied)
     const double layers = 12.0 * 12 * 768 * 768, head = 50304.0 * 768;
     for (int sequence_length = 40; sequence_length <= 64; sequence_length += 24) {
         struct setup s;
-        setup_load(&s, "gpt2", "dgx-h100", "mcpplan-cuda");
-        s.job.precision = MCP_PRECISION_FP8;
-        s.job.sequence_length = sequence_length;
+        load(&s, "gpt2", "mcpplan-cuda", sequence_length);
         setup_finish(&s, 1, MCP_RECOMPUTE_NONE);
         const double frac = mcp_cast_flops_frac(&s.question, &s.plan);
         const double want = sequence_length == 64 ? layers / (layers + head) : 0;
