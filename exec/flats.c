@@ -24,24 +24,16 @@ struct mcp_share mcp_share_of(const struct mcp_launch *launch, struct mcp_operan
     return s;
 }
 
-/* Is the buffer one of shards? A small flat buffer would fit into another's shard, so sizes
- * do not tell. */
-static bool is_shards(struct mcp_operand at)
-{
-    return at.space == MCP_SPACE_LAYER && at.index >= MCP_LAYER_WEIGHT_SHARD &&
-           at.index <= MCP_LAYER_EXPERT_GRADIENT_SHARD;
-}
-
 struct mcp_view mcp_own_view(const struct mcp_share *s, struct mcp_operand at, struct mcp_view view)
 {
-    return mcp_view_at(view, is_shards(at) ? s->shard_first : s->first + s->own_first);
+    return mcp_view_at(view, mcp_is_of_shards(at) ? s->shard_first : s->first + s->own_first);
 }
 
 struct mcp_view mcp_cleared_view(const struct mcp_launch *launch)
 {
     struct mcp_operand at = launch->op->writes[0];
     const int64_t *d = launch->op->dims;
-    return mcp_view_at(mcp_write_view(launch, 0), is_shards(at) ? d[4] : d[3]);
+    return mcp_view_at(mcp_write_view(launch, 0), mcp_is_of_shards(at) ? d[4] : d[3]);
 }
 
 int mcp_reducing_ranks(const struct mcp_launch *launch)

@@ -5,27 +5,6 @@
 #include <assert.h>
 #include <string.h>
 
-static bool same_place(struct mcp_operand a, struct mcp_operand b)
-{
-    return a.space == b.space && a.index == b.index && a.layer_offset == b.layer_offset;
-}
-
-static bool reads(const struct mcp_op *op, struct mcp_operand place)
-{
-    for (int i = 0; i < op->num_reads; i++)
-        if (same_place(op->reads[i], place))
-            return true;
-    return false;
-}
-
-static bool writes(const struct mcp_op *op, struct mcp_operand place)
-{
-    for (int i = 0; i < op->num_writes; i++)
-        if (same_place(op->writes[i], place))
-            return true;
-    return false;
-}
-
 /* Who touched a place last: its writer, and per stream its readers since. Ops + 1. */
 struct touched {
     short writer;
@@ -67,8 +46,8 @@ static short writer_of(struct history *h, const struct mcp_op *ops, const struct
                        struct mcp_operand place)
 {
     short writer = place_of(h, place)->writer;
-    while (writer > 0 &&
-           (!writes(&ops[writer - 1], place) || mcp_read_is_apart(op, &ops[writer - 1], place)))
+    while (writer > 0 && (!mcp_op_writes(&ops[writer - 1], place) ||
+                          mcp_read_is_apart(op, &ops[writer - 1], place)))
         writer--;
     return writer;
 }
@@ -267,7 +246,7 @@ static void assign_passes(const struct mcp_block *backward, bool *in_input, bool
             continue;
         in_input[i] = false;
         for (int j = i + 1; j < backward->num_ops; j++)
-            if (reads(&backward->ops[j], op->writes[0])) {
+            if (mcp_op_reads(&backward->ops[j], op->writes[0])) {
                 in_weight[i] = in_weight[i] || in_weight[j];
                 in_input[i] = in_input[i] || in_input[j];
             }

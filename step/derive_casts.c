@@ -36,17 +36,11 @@ struct casts {
     struct cast items[MAX_CASTS];
 };
 
-static bool is_same_place(struct mcp_operand a, struct mcp_operand b)
-{
-    return a.space == b.space && a.index == b.index && a.layer_offset == b.layer_offset;
-}
-
 static int last_writer(const struct mcp_block *block, int before, struct mcp_operand at)
 {
     for (int i = before - 1; i >= 0; i--)
-        for (int w = 0; w < block->ops[i].num_writes; w++)
-            if (is_same_place(block->ops[i].writes[w], at))
-                return i;
+        if (mcp_op_writes(&block->ops[i], at))
+            return i;
     return -1;
 }
 
@@ -75,7 +69,7 @@ static int sources_of(const struct mcp_block *block, int index, struct source ou
 
 static bool is_same_value(const struct source *a, const struct source *b)
 {
-    return is_same_place(a->at, b->at) && a->writer == b->writer &&
+    return mcp_same_operand(a->at, b->at) && a->writer == b->writer &&
            a->is_gradient == b->is_gradient && a->rows == b->rows && a->columns == b->columns;
 }
 

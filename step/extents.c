@@ -310,7 +310,7 @@ enum mcp_status mcp_program_check_extents(const struct mcp_program *program, str
 {
     struct mcp_arena *scratch = mcp_arena_new();
     const bool *runs = run_blocks(scratch, program);
-    enum mcp_status status = MCP_OK;
+    enum mcp_status status = mcp_check_handed_on(program, err);
     for (int t = 0; t < program->num_types && status == MCP_OK; t++, runs += MCP_NUM_BLOCK_ROLES)
         status = check_type(program, &program->types[t], runs, err);
     mcp_arena_free(scratch);

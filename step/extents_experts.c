@@ -5,11 +5,6 @@
  * buffer that it writes has room for: others hold as many. */
 #include "step/extents_parts.h"
 
-static bool same(struct mcp_operand a, struct mcp_operand b)
-{
-    return a.space == b.space && a.index == b.index && a.layer_offset == b.layer_offset;
-}
-
 /* The type's first op of a function that writes, to `to` unless that is NULL; NULL: none. */
 static const struct mcp_op *writer_of(const struct mcp_layer_type *type, enum mcp_function function,
                                       const struct mcp_operand *to)
@@ -18,7 +13,7 @@ static const struct mcp_op *writer_of(const struct mcp_layer_type *type, enum mc
         for (int i = 0; i < type->blocks[role].num_ops; i++) {
             const struct mcp_op *op = &type->blocks[role].ops[i];
             if (op->function == function && op->num_writes > 0 &&
-                (to == NULL || same(op->writes[0], *to)))
+                (to == NULL || mcp_same_operand(op->writes[0], *to)))
                 return op;
         }
     return NULL;

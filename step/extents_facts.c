@@ -266,18 +266,18 @@ static enum mcp_status check_weights(const struct mcp_judged *at)
 }
 
 /* Layers write into each other's X and DX: of one size, or of none where nobody has them. */
-static enum mcp_status check_handed_on(const struct mcp_judged *at)
+enum mcp_status mcp_check_handed_on(const struct mcp_program *program, struct mcp_error *err)
 {
     int64_t size = 0;
-    for (int t = 0; t < at->program->num_types; t++) {
-        const struct mcp_layer_type *type = &at->program->types[t];
+    for (int t = 0; t < program->num_types; t++) {
+        const struct mcp_layer_type *type = &program->types[t];
         for (int i = MCP_FRAME_X; i <= MCP_FRAME_DX && i < type->num_buffers[MCP_SPACE_FRAME];
              i++) {
             const struct mcp_buffer *frame = &type->buffers[MCP_SPACE_FRAME][i];
             if (size == 0)
                 size = frame->capacity_bytes;
             if (frame->capacity_bytes != 0 && frame->capacity_bytes != size)
-                return mcp_fail(at->err, MCP_INVALID,
+                return mcp_fail(err, MCP_INVALID,
                                 "layer type '%s': frame '%s' has %lld bytes, where others' have "
                                 "%lld: the program's sizes contradict each other",
                                 type->name, frame->name, (long long)frame->capacity_bytes,
@@ -292,6 +292,5 @@ enum mcp_status mcp_check_type_facts(const struct mcp_program *program,
 {
     const struct mcp_judged at = {program, type, NULL, err};
     MCP_TRY(check_cut(&at));
-    MCP_TRY(check_weights(&at));
-    return check_handed_on(&at);
+    return check_weights(&at);
 }

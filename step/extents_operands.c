@@ -170,22 +170,16 @@ static double logit_columns(const struct asked *q)
 
 /* --- flat buffers: exec/flats.h --- */
 
-static bool is_shards(struct mcp_operand at)
-{
-    return at.space == MCP_SPACE_LAYER && at.index >= MCP_LAYER_WEIGHT_SHARD &&
-           at.index <= MCP_LAYER_EXPERT_GRADIENT_SHARD;
-}
-
 static double cleared(const struct asked *q)
 {
-    return (double)q->d[is_shards(q->operand) ? 4 : 3] + elements(q);
+    return (double)q->d[mcp_is_of_shards(q->operand) ? 4 : 3] + elements(q);
 }
 
 /* Whichever shard of the whole is this rank's; one in a buffer of shards may be short. */
 static double owned(const struct asked *q)
 {
-    return is_shards(q->operand) ? (double)q->d[4] + (double)mcp_min_int64(q->d[0], q->d[2])
-                                 : (double)q->d[3] + (double)q->d[2];
+    return mcp_is_of_shards(q->operand) ? (double)q->d[4] + (double)mcp_min_int64(q->d[0], q->d[2])
+                                        : (double)q->d[3] + (double)q->d[2];
 }
 
 static double whole(const struct asked *q)

@@ -53,9 +53,10 @@ enum mcp_status mcp_check_are_sizes(const struct mcp_judged *at, int read);
 
 /* Are the facts possible that the op's kernels divide by, or size their own arrays by? */
 enum mcp_status mcp_check_op_facts(const struct mcp_judged *at);
-/* Are those of the type, whatever its ops; do its weights lie within their buffers, and have the
- * frames that layers hand on one size? */
+/* Are those of the type, whatever its ops, and do its weights lie within their buffers? */
 enum mcp_status mcp_check_type_facts(const struct mcp_program *program,
                                      const struct mcp_layer_type *type, struct mcp_error *err);
+/* Have the frames that layers hand on one size? */
+enum mcp_status mcp_check_handed_on(const struct mcp_program *program, struct mcp_error *err);
 
 #endif

@@ -17,12 +17,6 @@ static enum mcp_status check_range(const struct mcp_judged *at, struct mcp_opera
                             buffer->name, (long long)buffer->capacity_bytes);
 }
 
-static bool is_in_place(const struct mcp_op *op)
-{
-    return op->reads[0].space == op->writes[0].space && op->reads[0].index == op->writes[0].index &&
-           op->reads[0].layer_offset == op->writes[0].layer_offset;
-}
-
 /* What is added up on the way is added up as it lies. */
 static enum mcp_status check_sum(const struct mcp_judged *at)
 {
@@ -48,7 +42,7 @@ static enum mcp_status check_shards(const struct mcp_judged *at, struct mcp_oper
     const struct mcp_op *op = at->op;
     const int64_t ranks = mcp_group_size(&at->program->plan, op->group);
     MCP_TRY(check_range(at, whole, op->dims[2], op->dims[0]));
-    if (is_in_place(op))
+    if (mcp_same_operand(op->reads[0], op->writes[0])) /* in place */
         return MCP_OK;
     return check_range(at, shard, op->dims[3], op->dims[0] / ranks + (op->dims[0] % ranks != 0));
 }

@@ -185,15 +185,9 @@ static int64_t kept_frames(const struct mcp_layer_type *type)
 
 static bool mentions(const struct mcp_block *block, struct mcp_operand at)
 {
-    for (int i = 0; i < block->num_ops; i++) {
-        const struct mcp_op *op = &block->ops[i];
-        for (int r = 0; r < op->num_reads; r++)
-            if (memcmp(&op->reads[r], &at, sizeof at) == 0)
-                return true;
-        for (int w = 0; w < op->num_writes; w++)
-            if (memcmp(&op->writes[w], &at, sizeof at) == 0)
-                return true;
-    }
+    for (int i = 0; i < block->num_ops; i++)
+        if (mcp_op_reads(&block->ops[i], at) || mcp_op_writes(&block->ops[i], at))
+            return true;
     return false;
 }
 

@@ -89,22 +89,11 @@ static void drop(struct walk *w, int layer, int index)
     w->live_bytes -= pool->places[place].bytes;
 }
 
-static bool same(struct mcp_operand a, struct mcp_operand b)
-{
-    return a.space == b.space && a.index == b.index && a.layer_offset == b.layer_offset;
-}
-
 static bool is_mentioned_after(const struct mcp_block *block, int op, struct mcp_operand at)
 {
-    for (int i = op + 1; i < block->num_ops; i++) {
-        const struct mcp_op *other = &block->ops[i];
-        for (int k = 0; k < other->num_reads; k++)
-            if (same(other->reads[k], at))
-                return true;
-        for (int k = 0; k < other->num_writes; k++)
-            if (same(other->writes[k], at))
-                return true;
-    }
+    for (int i = op + 1; i < block->num_ops; i++)
+        if (mcp_op_reads(&block->ops[i], at) || mcp_op_writes(&block->ops[i], at))
+            return true;
     return false;
 }
 

@@ -64,13 +64,13 @@ struct range {
 static bool range_of(const struct mcp_op *op, struct mcp_operand at, struct range *out)
 {
     const int64_t *dims = op->dims;
-    bool shards = at.index >= MCP_LAYER_WEIGHT_SHARD && at.index <= MCP_LAYER_EXPERT_GRADIENT_SHARD;
     if (at.space != MCP_SPACE_LAYER)
         return false;
     if (op->function == MCP_FN_ALL_REDUCE)
         *out = (struct range){dims[2], dims[4] > dims[0] ? dims[4] : dims[0]};
     else if (op->function == MCP_FN_SUM_SQUARES)
-        *out = shards ? (struct range){dims[4], dims[0]} : (struct range){dims[3], dims[2]};
+        *out = mcp_is_of_shards(at) ? (struct range){dims[4], dims[0]}
+                                    : (struct range){dims[3], dims[2]};
     else
         return false;
     return true;

@@ -258,6 +258,36 @@ struct mcp_program {
     struct mcp_program_class *classes;
 };
 
+/* Do two operands of one layer type's blocks mean one value, or place? */
+static inline bool mcp_same_operand(struct mcp_operand a, struct mcp_operand b)
+{
+    return a.space == b.space && a.index == b.index && a.layer_offset == b.layer_offset;
+}
+
+static inline bool mcp_op_reads(const struct mcp_op *op, struct mcp_operand at)
+{
+    for (int i = 0; i < op->num_reads; i++)
+        if (mcp_same_operand(op->reads[i], at))
+            return true;
+    return false;
+}
+
+static inline bool mcp_op_writes(const struct mcp_op *op, struct mcp_operand at)
+{
+    for (int i = 0; i < op->num_writes; i++)
+        if (mcp_same_operand(op->writes[i], at))
+            return true;
+    return false;
+}
+
+/* Is it a buffer of shards of weights or gradients? A small flat buffer would fit into another's
+ * shard, so sizes do not tell. */
+static inline bool mcp_is_of_shards(struct mcp_operand at)
+{
+    return at.space == MCP_SPACE_LAYER && at.index >= MCP_LAYER_WEIGHT_SHARD &&
+           at.index <= MCP_LAYER_EXPERT_GRADIENT_SHARD;
+}
+
 /* The buffer an operand of `type` means. */
 const struct mcp_buffer *mcp_operand_buffer(const struct mcp_program *program,
                                             const struct mcp_layer_type *type,

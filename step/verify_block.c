@@ -30,27 +30,6 @@ static enum mcp_status fail(const struct judged *at, int op, const char *format,
                     function < MCP_NUM_FUNCTIONS ? mcp_functions[function].name : "?", text);
 }
 
-bool mcp_same_operand(struct mcp_operand a, struct mcp_operand b)
-{
-    return a.space == b.space && a.index == b.index && a.layer_offset == b.layer_offset;
-}
-
-static bool reads(const struct mcp_op *op, struct mcp_operand at)
-{
-    for (int i = 0; i < op->num_reads; i++)
-        if (mcp_same_operand(op->reads[i], at))
-            return true;
-    return false;
-}
-
-static bool writes(const struct mcp_op *op, struct mcp_operand at)
-{
-    for (int i = 0; i < op->num_writes; i++)
-        if (mcp_same_operand(op->writes[i], at))
-            return true;
-    return false;
-}
-
 bool mcp_op_accumulates(const struct mcp_op *op, struct mcp_operand at)
 {
     switch (op->function) {
@@ -70,9 +49,9 @@ bool mcp_op_accumulates(const struct mcp_op *op, struct mcp_operand at)
     case MCP_FN_ROUTER_TOP_K_BACKWARD:
     case MCP_FN_LOSS_FORWARD:
     case MCP_FN_SUM_SQUARES:
-        return at.space == MCP_SPACE_LAYER || at.space == MCP_SPACE_RANK || reads(op, at);
+        return at.space == MCP_SPACE_LAYER || at.space == MCP_SPACE_RANK || mcp_op_reads(op, at);
     default:
-        return reads(op, at);
+        return mcp_op_reads(op, at);
     }
 }
 
@@ -267,8 +246,8 @@ static enum mcp_status check_hazard(const struct judged *at, const struct order 
     const struct mcp_op *ops = at->block->ops;
     const char *name = mcp_operand_buffer(at->program, at->type, o)->name;
     for (int i = later - 1; i >= 0; i--) {
-        bool written = writes(&ops[i], o);
-        bool touched = written || (is_write && reads(&ops[i], o));
+        bool written = mcp_op_writes(&ops[i], o);
+        bool touched = written || (is_write && mcp_op_reads(&ops[i], o));
         if (!touched || apart(&ops[i], &ops[later], o, is_write))
             continue;
         if (!is_before(order, i, later))
@@ -284,7 +263,7 @@ static enum mcp_status check_hazard(const struct judged *at, const struct order 
 static bool is_written_before(const struct mcp_block *block, int op, struct mcp_operand o)
 {
     for (int i = op - 1; i >= 0; i--)
-        if (writes(&block->ops[i], o))
+        if (mcp_op_writes(&block->ops[i], o))
             return true;
     return false;
 }
@@ -430,7 +409,7 @@ static void add_op(struct summary_writer *w, int op)
             w->out->accesses[w->num_accesses++] =
                 (struct mcp_access){MCP_ACCESS_WAIT, {0}, op, self->waits[i]};
     for (int i = 0; i < self->num_reads; i++)
-        if (!writes(self, self->reads[i]))
+        if (!mcp_op_writes(self, self->reads[i]))
             add_access(w, MCP_ACCESS_READ, self->reads[i], op);
     for (int i = 0; i < self->num_writes; i++) {
         enum mcp_access_kind kind = MCP_ACCESS_WRITE;

@@ -81,7 +81,6 @@ void mcp_summarise_block(struct mcp_arena *arena, const struct mcp_block *block,
                          struct mcp_block_summary *out);
 /* Does `op` add to what `at` holds, which it also writes? */
 bool mcp_op_accumulates(const struct mcp_op *op, struct mcp_operand at);
-bool mcp_same_operand(struct mcp_operand a, struct mcp_operand b);
 
 /* Events that must be over, per channel. Clocks are numbered; 0 is the start. */
 struct mcp_clock {
