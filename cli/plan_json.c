@@ -254,7 +254,7 @@ static void put_predicted(const struct mcp_plan_view *view, struct mcp_json *obj
 {
     const struct mcp_question *question = view->question;
     mcp_prediction_to_json(view->prediction, object);
-    if (question->stack->casts_operands && question->job->precision == MCP_PRECISION_FP8)
+    if (mcp_casts_operands(question))
         mcp_json_set_double(object, "cast_flops_frac", mcp_cast_flops_frac(question, &view->plan));
 }
 

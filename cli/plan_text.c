@@ -291,7 +291,7 @@ static void write_assumptions(struct mcp_text *out, const struct mcp_style *styl
     mcp_plan_point(out, style,
                    mcp_format(arena, "stack %s: %s", mcp_printable(arena, stack->name),
                               mcp_printable(arena, stack->source)));
-    if (stack->casts_operands && view->question->job->precision == MCP_PRECISION_FP8)
+    if (mcp_casts_operands(view->question))
         mcp_plan_point(
             out, style,
             mcp_format(arena,

@@ -2,6 +2,7 @@
 #ifndef MCP_CORE_PRECISION_H
 #define MCP_CORE_PRECISION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The recipe of a run: in which format the linear layers multiply. Attention,
@@ -30,6 +31,11 @@ enum mcp_dtype {
 };
 extern const char *const mcp_dtype_names[MCP_NUM_DTYPES];
 double mcp_dtype_bytes(enum mcp_dtype dtype);
+/* 8 or 4 bits. */
+static inline bool mcp_dtype_is_low(enum mcp_dtype dtype)
+{
+    return dtype == MCP_F8 || dtype == MCP_F4;
+}
 
 /* Activations and weights between linear layers; the linear products' operands. */
 enum mcp_dtype mcp_activation_dtype(enum mcp_precision precision); /* BF16, F16 or F32 */

@@ -113,7 +113,7 @@ struct mcp_value mcp_saved_activation(struct mcp_builder *b, const char *name, i
 struct mcp_value mcp_saved_input(struct mcp_builder *b, const char *name, int64_t rows,
                                  int64_t columns, unsigned module)
 {
-    if (b->matmul == b->activation || mcp_casts_operands(b))
+    if (b->matmul == b->activation || mcp_casts_operands(b->question))
         return mcp_saved_activation(b, name, rows, columns, module);
     double bytes = (double)rows * (double)columns * MCP_QUANTISED_INPUT_BYTES;
     return mcp_saved(b, name, bytes, MCP_F8, module);
@@ -340,11 +340,6 @@ struct mcp_linear mcp_linear_of(int weight, int64_t m, int64_t n, int64_t k)
     return (struct mcp_linear){.weight = weight, .m = m, .n = n, .k = k, .groups = 1};
 }
 
-bool mcp_casts_operands(const struct mcp_builder *b)
-{
-    return b->question->stack->casts_operands && b->matmul != b->activation;
-}
-
 /* Rows of experts come in any number. */
 static bool can_be_cast(const struct mcp_builder *b, const struct mcp_linear *linear)
 {
@@ -355,7 +350,7 @@ static bool can_be_cast(const struct mcp_builder *b, const struct mcp_linear *li
 
 static enum mcp_dtype linear_dtype(const struct mcp_builder *b, const struct mcp_linear *linear)
 {
-    bool stays = mcp_casts_operands(b) && !can_be_cast(b, linear);
+    bool stays = mcp_casts_operands(b->question) && !can_be_cast(b, linear);
     return linear->full_precision || stays ? b->activation : b->matmul;
 }
 
@@ -364,7 +359,8 @@ static struct mcp_ref quantised(struct mcp_builder *b, const struct mcp_linear *
                                 struct mcp_ref x, int64_t columns)
 {
     enum mcp_dtype dtype = linear_dtype(b, linear);
-    if (dtype == b->activation || b->question->stack->fused_casts || mcp_casts_operands(b))
+    if (dtype == b->activation || b->question->stack->fused_casts ||
+        mcp_casts_operands(b->question))
         return x;
     int64_t rows = linear->m * linear->groups;
     struct mcp_value copy = mcp_scratch(b, "quantised", mcp_bytes_of(rows, columns, dtype), dtype);
@@ -381,7 +377,8 @@ void mcp_linear_forward(struct mcp_builder *b, const struct mcp_linear *linear, 
     struct mcp_ref input = quantised(b, linear, x, linear->k);
     struct mcp_weight *part = mcp_part(b, linear->weight);
     bool grouped = part->expert;
-    part->cast = part->cast || (mcp_casts_operands(b) && linear_dtype(b, linear) == b->matmul);
+    part->cast =
+        part->cast || (mcp_casts_operands(b->question) && linear_dtype(b, linear) == b->matmul);
     mcp_emit(b, (struct mcp_call){
                     .function = grouped ? MCP_FN_GROUPED_NT : MCP_FN_MATMUL_NT,
                     .dtype = linear_dtype(b, linear),

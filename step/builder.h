@@ -138,8 +138,6 @@ struct mcp_linear {
     int64_t first_row;    /* of the part: where several products share it */
     struct mcp_ref sizes; /* of local experts: rows that are there at run time */
 };
-/* Does the program itself cast what 8 bit products read? mcp_derive_casts() writes how. */
-bool mcp_casts_operands(const struct mcp_builder *b);
 /* One group of part `weight`, in the dtype of products. */
 struct mcp_linear mcp_linear_of(int weight, int64_t m, int64_t n, int64_t k);
 void mcp_linear_forward(struct mcp_builder *b, const struct mcp_linear *linear, struct mcp_ref x,

@@ -7,7 +7,13 @@
 bool mcp_op_reads_casts(const struct mcp_op *op)
 {
     return mcp_functions[op->function].code == MCP_MATMUL &&
-           (op->dtype == MCP_F8 || op->dtype == MCP_F4);
+           mcp_dtype_is_low((enum mcp_dtype)op->dtype);
+}
+
+bool mcp_casts_operands(const struct mcp_question *question)
+{
+    return question->stack->casts_operands &&
+           mcp_dtype_is_low(mcp_matmul_dtype(question->job->precision));
 }
 
 bool mcp_op_reads_gradients(const struct mcp_op *op, int read)

@@ -33,9 +33,11 @@ static inline int64_t mcp_cast_bytes(int64_t rows, int64_t columns)
 bool mcp_op_reads_casts(const struct mcp_op *op);
 bool mcp_op_reads_gradients(const struct mcp_op *op, int read);
 
+struct mcp_question;
+/* Does the program itself cast what 8 bit products read? */
+bool mcp_casts_operands(const struct mcp_question *question);
 /* Of the FLOPs of one forward's products the share that is multiplied in 8 bits; 0 where a layer
  * has none. The plan must be legal. */
-struct mcp_question;
 double mcp_cast_flops_frac(const struct mcp_question *question, const struct mcp_plan *plan);
 
 /* Where a part's cast begins in MCP_LAYER_CAST_WEIGHTS, and in MCP_LAYER_CAST_COLUMNS; of part

@@ -73,7 +73,7 @@ enum mcp_status mcp_check_format(const struct mcp_judged *at, struct mcp_operand
     const struct mcp_buffer *buffer = mcp_judged_buffer(at, operand);
     if ((formats >> buffer->dtype & 1) != 0)
         return MCP_OK;
-    const bool is_cast = buffer->dtype == MCP_F8 || buffer->dtype == MCP_F4;
+    const bool is_cast = mcp_dtype_is_low((enum mcp_dtype)buffer->dtype);
     return mcp_extents_fail(at, "'%s' is in %s, which it cannot read or write%s", buffer->name,
                             mcp_dtype_names[buffer->dtype], is_cast ? OTHER_STACK : "");
 }

@@ -302,7 +302,7 @@ static void prologue_block(struct mcp_builder *b, const struct part *parts, int 
     }
     if (!is_gathered(b, &dense))
         cast_weights(b, MCP_STREAM_COMPUTE);
-    if (b->kind != NULL && b->matmul != b->activation && !mcp_casts_operands(b))
+    if (b->kind != NULL && b->matmul != b->activation && !mcp_casts_operands(b->question))
         for (int i = 0; i < count; i++)
             if (b->plan->zero_stage < 3)
                 mcp_map(b, MCP_FN_CAST, parts[i].parameters, 1,
@@ -389,9 +389,9 @@ static void declare_buffers(struct mcp_builder *b)
         [MCP_LAYER_CAST_WEIGHTS] = {"cast_weights", MCP_BUFFER_WEIGHT},
         [MCP_LAYER_CAST_COLUMNS] = {"cast_columns", MCP_BUFFER_WEIGHT},
     };
-    int count = mcp_casts_operands(b) ? MCP_MAX_LAYER_BUFFERS
-                : is_one_bit(b)       ? MCP_LAYER_CAST_WEIGHTS
-                                      : MCP_NUM_LAYER_BUFFERS;
+    int count = mcp_casts_operands(b->question) ? MCP_MAX_LAYER_BUFFERS
+                : is_one_bit(b)                 ? MCP_LAYER_CAST_WEIGHTS
+                                                : MCP_NUM_LAYER_BUFFERS;
     b->type->num_buffers[MCP_SPACE_LAYER] = count;
     for (int i = 0; i < count; i++) {
         struct mcp_buffer *buffer = &b->buffers[MCP_SPACE_LAYER][i];

@@ -1,5 +1,6 @@
 /* step/layer_decoder.c: a decoder layer of one half or two, and the MTP module. */
 #include "step/builder.h"
+#include "step/casts.h"
 
 /* One decoder layer, or an MTP module (DeepSeek-V3 section 2.2): the input joined
  * with the next token's embedding, projected, a decoder layer, and the shared head;
@@ -151,6 +152,6 @@ void mcp_build_decoder(struct mcp_builder *b)
     mcp_end_block(b, MCP_FORWARD);
     if (!b->spec->forward_only)
         learn(b, &d);
-    if (mcp_casts_operands(b))
+    if (mcp_casts_operands(b->question))
         mcp_derive_casts(b);
 }

@@ -137,7 +137,7 @@ static enum mcp_precision rate_of(const struct mcp_pricing *pricing, enum mcp_dt
         recipe == MCP_PRECISION_FP32 ? MCP_PRECISION_FP32 : MCP_PRECISION_BF16;
     if (dtype == MCP_F16)
         rate = MCP_PRECISION_FP16;
-    if (dtype == MCP_F8 || dtype == MCP_F4)
+    if (mcp_dtype_is_low(dtype))
         rate = recipe;
     return isfinite(gpu->peak_flops_per_s[rate]) ? rate : MCP_PRECISION_BF16;
 }
@@ -153,7 +153,7 @@ static double product_rate(const struct mcp_pricing *pricing, const struct mcp_o
     const struct mcp_gpu *gpu = &pricing->question->cluster->gpu;
     const struct mcp_stack *stack = pricing->question->stack;
     enum mcp_precision rate = rate_of(pricing, (enum mcp_dtype)op->dtype);
-    bool low = op->dtype == MCP_F8 || op->dtype == MCP_F4;
+    bool low = mcp_dtype_is_low((enum mcp_dtype)op->dtype);
     double groups = is_grouped(op) ? gpu->grouped_matmul_frac : 1.0;
     double frac = gpu->matmul_frac[rate] * gpu->sustained_clock_frac * stack->matmul_frac;
     return gpu->peak_flops_per_s[rate] * frac * groups * (low ? stack->fp8_matmul_frac : 1.0);
@@ -170,7 +170,7 @@ static double matmul_seconds(const struct mcp_pricing *pricing, const struct mcp
 {
     const struct mcp_gpu *gpu = &pricing->question->cluster->gpu;
     double groups = (double)op->dims[3], depth = (double)op->dims[2];
-    bool low = op->dtype == MCP_F8 || op->dtype == MCP_F4;
+    bool low = mcp_dtype_is_low((enum mcp_dtype)op->dtype);
     double ramp = MCP_MATMUL_RAMP_DEPTH * (low ? MCP_MATMUL_RAMP_LOW_PRECISION : 1.0);
     double tiles = tile_frac(op->dims[0], op->dims[1], groups, gpu->num_multiprocessors);
     double compute = mcp_op_flops(op) / (product_rate(pricing, op) * tiles) * (1 + ramp / depth);
@@ -306,8 +306,7 @@ double mcp_compute_seconds(const struct mcp_pricing *pricing, const struct mcp_o
 
 static bool low_precision(const struct mcp_pricing *pricing)
 {
-    enum mcp_dtype dtype = mcp_matmul_dtype(pricing->question->job->precision);
-    return dtype == MCP_F8 || dtype == MCP_F4;
+    return mcp_dtype_is_low(mcp_matmul_dtype(pricing->question->job->precision));
 }
 
 /* Routing launches many small kernels that the model has no op for. */
